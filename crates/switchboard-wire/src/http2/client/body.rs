@@ -108,14 +108,15 @@ impl Client {
     fn deliver(&mut self, stream: u32, item: Bytes, compressed: bool, out: &mut Outbox) {
         let Some(state) = self.streams.get_mut(stream) else { return };
         if state.is_unary {
-            let body = state.body_mut();
-            body.early_end = None;
-            if body.held.is_some() {
+            if let Some(body) = &mut state.body {
+                body.early_end = None;
+            }
+            if state.held.is_some() {
                 let text = "the server sent more than one reply to a unary call";
                 let status = grpc::from_path(Code::Unimplemented, text);
                 return self.fail(stream, status, ErrorCode::CANCEL, out);
             }
-            body.held = Some((item, compressed));
+            state.held = Some((item, compressed));
             return;
         }
         // As the queue of the reader counts it: an empty message counts too.

@@ -121,7 +121,11 @@ impl Client {
         let codec = self.known_heads.find(&bytes[HEAD_BYTES..head_end], generation)?;
         self.known_ends.find(end_block, generation)?;
         let state = self.streams.get(head.stream)?;
-        let is_plain = state.is_unary && !state.has_head && state.has_ended && state.body.is_none();
+        let is_plain = state.is_unary
+            && !state.has_head
+            && state.has_ended
+            && state.body.is_none()
+            && state.held.is_none();
         if !is_one_message
             || !is_plain
             || state.codec != codec

@@ -8,7 +8,11 @@ use super::{
     Client, grpc,
     stream::{Stream, call_of},
 };
-use crate::{Code, Encoding, Metadata, Outbox, Status, wire::ClientEvent};
+use crate::{
+    Code, Encoding, Metadata, Outbox, Status,
+    wire::{ClientCallId, ClientEvent},
+};
+use bytes::Bytes;
 
 /// Fields of a block beside its metadata.
 const OTHER_FIELDS_MAX: usize = 32;
@@ -141,10 +145,14 @@ impl Client {
             frame::put_reset(stream, ErrorCode::NO_ERROR, out.tail());
         }
         let id = call_of(stream);
-        let Stream { is_unary, body, .. } = state;
+        let Stream { is_unary, held, body, .. } = state;
         let Some(body) = body else {
-            let end = if is_unary { end.and_then(|_| Err(without_reply())) } else { end };
-            return self.events.push_back(ClientEvent::End { id, end });
+            return self.events.push_back(match (end, held) {
+                (Ok(trailers), Some((item, compressed))) if trailers.is_empty() => {
+                    ClientEvent::Reply { id, item, compressed }
+                }
+                (end, held) => return self.finish_with(id, is_unary, Metadata::new(), held, end),
+            });
         };
         let end = match end {
             Ok(_) if body.is_inside_message() => {
@@ -152,21 +160,33 @@ impl Client {
             }
             end => end,
         };
+        self.finish_with(id, is_unary, body.head, held, end);
+    }
+
+    /// Reports the end of a call, after the head and the message of a unary one.
+    fn finish_with(
+        &mut self,
+        id: ClientCallId,
+        is_unary: bool,
+        head: Metadata,
+        held: Option<(Bytes, bool)>,
+        end: Result<Metadata, Status>,
+    ) {
         if !is_unary {
             return self.events.push_back(ClientEvent::End { id, end });
         }
-        match (end, body.held) {
+        match (end, held) {
             (Err(status), _) => {
-                let end = Err(with_head(status, body.head));
+                let end = Err(with_head(status, head));
                 self.events.push_back(ClientEvent::End { id, end });
             }
             (Ok(_), None) => self.events.push_back(ClientEvent::End { id, end: Err(without_reply()) }),
-            (Ok(trailers), Some((item, compressed))) if trailers.is_empty() && body.head.is_empty() => {
+            (Ok(trailers), Some((item, compressed))) if trailers.is_empty() && head.is_empty() => {
                 self.events.push_back(ClientEvent::Reply { id, item, compressed });
             }
             (Ok(trailers), Some((item, compressed))) => {
-                if !body.head.is_empty() {
-                    self.events.push_back(ClientEvent::Head { id, metadata: body.head });
+                if !head.is_empty() {
+                    self.events.push_back(ClientEvent::Head { id, metadata: head });
                 }
                 self.events.push_back(ClientEvent::Item { id, item, compressed });
                 self.events.push_back(ClientEvent::End { id, end: Ok(trailers) });

@@ -37,6 +37,8 @@ pub(super) struct Stream {
     pub(super) send_window: SendWindow,
     /// Bytes that this side accepts.
     pub(super) receive_window: ReceiveWindow,
+    /// The message of a unary call, which waits for the end of the call; true if it is compressed.
+    pub(super) held: Option<(Bytes, bool)>,
     /// State that plain unary calls do not need.
     pub(super) body: Option<Box<Body>>,
 }
@@ -56,8 +58,6 @@ pub(super) struct Body {
     pub(super) message_len: usize,
     /// Its bytes so far.
     pub(super) message: BytesMut,
-    /// The message of a unary call, which waits for the end of the call; true if it is compressed.
-    pub(super) held: Option<(Bytes, bool)>,
     /// Metadata of the head of a unary call.
     pub(super) head: Metadata,
     /// The head names the encoding of the call for compressed messages.
@@ -94,6 +94,7 @@ impl Stream {
             encoding,
             send_window,
             receive_window,
+            held: None,
             body,
         }
     }
