@@ -349,7 +349,9 @@ mod tests {
         };
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let first = runtime();
-        let response = first.block_on(async { enqueue() });
+        let entered = first.enter();
+        let response = enqueue();
+        drop(entered);
         drop(first);
         // Its task has ended without a response.
         let limit = std::time::Duration::from_secs(30);
