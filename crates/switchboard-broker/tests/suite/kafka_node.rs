@@ -19,10 +19,12 @@ pub(crate) struct Node {
     pub(crate) sasl_port: u16,
 }
 
-/// The shell kills the server when its own input ends, also if the tests are killed; it ends with the server.
+/// The shell kills the server when its own input ends, also if the tests are killed; it ends with the server,
+/// and then removes the folder of a node that tests share.
 const GUARD: &str = r#"exec 3<&0; "$@" </dev/null & server=$!
 (read -r line <&3; kill -9 $server) & guard=$!
-wait $server; kill $guard"#;
+wait $server; kill $guard
+case "$REMOVED" in */swb-kafka-*) rm -rf "$REMOVED";; esac"#;
 
 /// Returns the folder with Kafka's jars, if it is installed.
 pub(crate) fn jars() -> Option<PathBuf> {
@@ -47,26 +49,35 @@ impl Node {
             let folder = std::env::temp_dir().join(format!("swb-kafka-{}", std::process::id()));
             // Of an earlier process with this number.
             let _ = std::fs::remove_dir_all(&folder);
-            Some(Node::start(&jars()?, &folder))
+            Some(Node::start_in(&jars()?, &folder, Some(&folder)))
         };
         NODE.get_or_init(start).as_ref()
     }
 
     /// Starts a node with the files of a folder, and waits until it responds.
     pub(crate) fn start(jars: &Path, folder: &Path) -> Node {
-        std::fs::create_dir_all(folder).expect("a folder");
+        Node::start_in(jars, folder, None)
+    }
+
+    fn start_in(jars: &Path, folder: &Path, removed: Option<&Path>) -> Node {
         for _ in 0..5 {
             // All at the same time, so that they differ.
             let ports = [0; 3].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a port"));
             let ports = ports.map(|listener| listener.local_addr().expect("it is bound").port());
-            if let Some(node) = Node::try_start(jars, folder, ports) {
+            if let Some(node) = Node::try_start(jars, folder, removed, ports) {
                 return node;
             }
         }
         panic!("Kafka ends at once, on five ports");
     }
 
-    fn try_start(jars: &Path, folder: &Path, [port, sasl_port, controller]: [u16; 3]) -> Option<Node> {
+    fn try_start(
+        jars: &Path,
+        folder: &Path,
+        removed: Option<&Path>,
+        [port, sasl_port, controller]: [u16; 3],
+    ) -> Option<Node> {
+        std::fs::create_dir_all(folder).expect("a folder");
         let (data, file) = (folder.join("data"), folder.join("server.properties"));
         let listeners = format!("PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}");
         let login = "org.apache.kafka.common.security.plain.PlainLoginModule required user_me=\"secret\";";
@@ -94,6 +105,7 @@ impl Node {
         server.push("kafka.Kafka".to_owned());
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "sh"]).args(server).arg(&file);
+        command.env("REMOVED", removed.unwrap_or(Path::new("")));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut node = Node { child: command.spawn().expect("a shell"), port, sasl_port };
         let begun = Instant::now();
