@@ -9,7 +9,7 @@ pub fn is_name(name: &[u8]) -> bool {
 }
 
 /// Returns whether a filter follows the rules: it is not empty, `+` is a whole level, and `#` is the whole last level.
-/// For a [shared](shared) subscription, pass the filter behind the name of the group.
+/// For a [shared] subscription, pass the filter behind the name of the group.
 pub fn is_filter(filter: &[u8]) -> bool {
     let mut levels = filter.split(|byte| *byte == b'/').peekable();
     let mut is_valid = !filter.is_empty();
