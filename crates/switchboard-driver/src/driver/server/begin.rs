@@ -369,7 +369,8 @@ impl<W: ServerWire> Connection<W> {
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
         }
         let waiting = self.wire.waiting_bytes();
-        if waiting > self.settings.outbox_bytes_max() {
+        // Most wires never have any, and the limit is looked up.
+        if waiting > 0 && waiting > self.settings.outbox_bytes_max() {
             let text =
                 format!("{waiting} bytes of responses wait for the window of the caller (outbox_bytes_max)");
             return Some(Status::resource_exhausted(text).with_retry(Retry::Safe));
