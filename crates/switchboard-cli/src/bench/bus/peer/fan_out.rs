@@ -30,18 +30,21 @@ pub(super) async fn publish(args: &PeerArgs) -> Result<Reading> {
     let bus = Bus::new();
     let running = Server::new().plugin(Zmtp::new(bus.clone())).listen(&args.endpoint).start().await?;
     let address = running.url().trim_start_matches("tcp://").to_owned();
-    let connected = TcpListener::bind("127.0.0.1:0").await.map_err(unavailable)?;
-    process::report_address(format!("{address},{}", connected.local_addr().map_err(unavailable)?));
+    let connected = TcpListener::bind("127.0.0.1:0").await.map_err(|error| unavailable(&error))?;
+    process::report_address(format!(
+        "{address},{}",
+        connected.local_addr().map_err(|error| unavailable(&error))?
+    ));
     end_with_input(|| 0);
-    let _all = connected.accept().await.map_err(unavailable)?;
-    let mut last = Subscriber::connect(&address, true).await.map_err(unavailable)?;
+    let _all = connected.accept().await.map_err(|error| unavailable(&error))?;
+    let mut last = Subscriber::connect(&address, true).await.map_err(|error| unavailable(&error))?;
     tokio::time::sleep(SETTLE).await;
     for number in 0.. {
         let publication = Publication::new(Codec::Raw, message(0, number, args.bytes));
         bus.publish_encoded(TOPIC, publication).await?;
         let mut has_entry = false;
         while !has_entry {
-            last.read(|_| has_entry = true).await.map_err(unavailable)?;
+            last.read(|_| has_entry = true).await.map_err(|error| unavailable(&error))?;
         }
     }
     Ok(Reading::default())
@@ -87,7 +90,8 @@ pub(super) async fn receive(args: &PeerArgs) -> Result<Reading> {
         .ok_or_else(|| Status::invalid_argument("--endpoint is not ADDRESS,ADDRESS"))?;
     let tally = Arc::new(Tally::new());
     for _ in 0..args.peers {
-        let mut subscriber = Subscriber::connect(address, !args.stalled).await.map_err(unavailable)?;
+        let mut subscriber =
+            Subscriber::connect(address, !args.stalled).await.map_err(|error| unavailable(&error))?;
         let tally = tally.clone();
         tokio::spawn(async move {
             let mut checker = Checker::default();
@@ -95,11 +99,11 @@ pub(super) async fn receive(args: &PeerArgs) -> Result<Reading> {
             while subscriber.read(|body| tally.receive(body, &mut checker, false)).await.is_ok() {}
         });
     }
-    let _all = TcpStream::connect(connected).await.map_err(unavailable)?;
+    let _all = TcpStream::connect(connected).await.map_err(|error| unavailable(&error))?;
     Ok(tally.measure(args).await)
 }
 
-fn unavailable(error: io::Error) -> Status {
+fn unavailable(error: &io::Error) -> Status {
     Status::unavailable(format!("a connection of the benchmark: {error}"))
 }
 
