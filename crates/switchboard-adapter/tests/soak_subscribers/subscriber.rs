@@ -34,7 +34,7 @@ pub(crate) enum Wire {
 pub(crate) const WIRES: [Wire; 8] =
     [Wire::Zmtp, Wire::Redis, Wire::Zmtp, Wire::Nats, Wire::Zmtp, Wire::Events, Wire::Zmtp, Wire::Native];
 
-/// What subscribers do.
+/// Behaviour of the subscribers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// They disconnect and stall at random.
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// Subscribers of the cycle that were subscribed once, and those that have the last entry.
     pub(crate) subscribed: AtomicUsize,
     pub(crate) complete: AtomicUsize,
-    /// Of all cycles.
+    /// Counts over all cycles.
     pub(crate) stalls: AtomicUsize,
     pub(crate) returns: AtomicUsize,
     progress: Mutex<(usize, Option<Instant>)>,

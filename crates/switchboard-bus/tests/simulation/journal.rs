@@ -33,13 +33,13 @@ impl Journal {
         self.0.lock().unwrap()
     }
 
-    /// A publisher was told the position of its value.
+    /// A publisher knows the position of its value.
     pub(crate) fn accepted(&self, topic: &str, position: Position, value: u64) {
         self.seen(topic, position, value);
         self.lock().accepted.push(((topic.to_owned(), position.epoch), position.offset));
     }
 
-    /// Someone saw a value at a position: it is the only one there, and nowhere else in the log.
+    /// A client saw a value at a position: it is the only one there, and nowhere else in the log.
     pub(crate) fn seen(&self, topic: &str, position: Position, value: u64) {
         let log = (topic.to_owned(), position.epoch);
         let mut state = self.lock();

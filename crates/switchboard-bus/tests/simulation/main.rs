@@ -9,8 +9,9 @@
 //!
 //! The invariants: entries of a topic are received in their order; none is received twice by a receiver that drops the
 //! offsets that it knows; none is missing within the history; each gap has the range that is missing and a reason that
-//! explains it; a delivery of a group has one number, and an entry whose acknowledgement the server has confirmed is not
-//! delivered again; the limits of topics hold; when all have ended, no subscription, cursor, connection or byte is left.
+//! explains it; a delivery of a group has one number, and an entry whose acknowledgement the server has confirmed
+//! is not delivered again; the limits of topics hold; when all have ended, no subscription, cursor, connection or
+//! byte is left.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod faults;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use switchboard_message::{Bus, Delivery, Gap, GapReason, Message, Position, Subscription};
 use tokio::time::{sleep, timeout};
 
-/// What a reader knows of a topic.
+/// Progress of a reader in a topic.
 #[derive(Default)]
 struct Known {
     epoch: u64,

@@ -141,7 +141,8 @@ pub(super) struct ReceiveArgs {
     /// Share the entries with the other members of this group [default: none, workers for `pull`]
     #[arg(long, value_name = "NAME")]
     pub(super) group: Option<String>,
-    /// Acknowledge each entry after it is printed; the group receives unacknowledged ones again, in Redis after a minute
+    /// Acknowledge each entry after it is printed; the group receives unacknowledged ones again, in Redis after a
+    /// minute
     #[arg(long)]
     pub(super) ack: bool,
     /// Keep the cursor of the group at the server while it has no members; includes --ack

@@ -74,8 +74,8 @@ impl Translated {
         Translated { translation, message, plain, memory, charged }
     }
 
-    /// Charges the message that is arriving, and `waiting` bytes that were not read, to the budget. Drops a large message
-    /// when the server has no memory for its rest, and returns the reason: the WebSocket must be closed.
+    /// Charges the message that is arriving, and `waiting` bytes that were not read, to the budget. Drops a large
+    /// message when the server has no memory for its rest, and returns the reason: the WebSocket must be closed.
     pub(super) fn charge(&mut self, waiting: usize) -> Option<Status> {
         let is_large = self.message.len() > LARGE;
         let refused =
