@@ -23,7 +23,7 @@ pub struct Options {
     /// Time between the notice to the subscribers of a server that stops, and the closing of those that are left;
     /// default 1 s. The drain timeout of the server bounds it.
     pub drain_notice: Duration,
-    /// Time after which a turn of the engine ends and other tasks of its worker run; default 1 ms. What is left is done
+    /// Time after which a turn of the engine ends and other tasks of its worker run; default 1 ms. The rest is done
     /// in the next turn. A longer turn delays the other connections of the worker.
     pub turn_max: Duration,
 }

@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::time::{advance, sleep};
 
-/// Crashes of the server process with its topics, at most. Publications in between show what is lost.
+/// Crashes of the server process with its topics, at most. Publications in between show the lost entries.
 const NEW_LOGS_MAX: u64 = 2;
 
 /// Disturbs the network and the server, and ends with a healthy network.

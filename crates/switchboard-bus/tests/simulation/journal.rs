@@ -1,4 +1,4 @@
-//! What happened in a run: entries, and what they are compared with.
+//! Entries of a run, which received ones are compared with.
 
 use std::{
     collections::HashMap,

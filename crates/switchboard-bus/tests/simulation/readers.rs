@@ -114,7 +114,7 @@ impl Reader {
             *known = Known { epoch: gap.epoch, next: Some(1), ..Known::default() };
         }
         if let Some(next) = known.next {
-            assert_eq!(gap.range.start, next, "{}: {gap}: not what is missing", self.topics);
+            assert_eq!(gap.range.start, next, "{}: {gap}: not the missing range", self.topics);
         }
         known.next = Some(gap.range.end);
         known.gaps.push(gap.range.clone());

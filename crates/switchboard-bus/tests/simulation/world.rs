@@ -74,7 +74,7 @@ pub(crate) struct World {
     /// Positions of the newest entries, once all publishers have ended.
     pub(crate) last: watch::Sender<Option<HashMap<String, Position>>>,
     pub(crate) link: Link,
-    /// Crashes of the server, those with its topics, and cut connections.
+    /// Crashes of the server, those with its topics, and aborted connections.
     pub(crate) crashes: AtomicU64,
     pub(crate) new_logs: AtomicU64,
     pub(crate) cuts: AtomicU64,
