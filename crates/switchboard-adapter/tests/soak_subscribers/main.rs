@@ -1,7 +1,7 @@
 //! Thousands of subscribers over several wires that connect, disconnect, stall and return: nothing is leaked.
 //!
 //! `SOAK_SECONDS=180 SOAK_SUBSCRIBERS=5000 cargo test -p switchboard-adapter --test soak_subscribers -- --nocapture`
-//! runs for three minutes; `cargo xtask test --only soak` does so. Without these variables the test is short.
+//! runs for three minutes. Without these variables the test is short.
 //!
 //! The server is a process of its own, so that its memory is that of the server alone. A cycle begins and ends without
 //! a connection: these states are equal, and so is their memory. Each wait ends with a state, and has a limit that only
