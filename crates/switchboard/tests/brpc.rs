@@ -580,9 +580,9 @@ async fn an_early_end_is_never_silent() {
     }
 }
 
-/// A handler of brpc that gives up on a slow reader. `StreamWrite` returns EAGAIN once 2 MiB are ahead of the reader, and
-/// `StreamClose` drops what was accepted and is not written yet. The frames are those of a complete stream, so the
-/// reader gets every message that was sent, and an end: docs/wires/brpc.md tells servers how to mark theirs.
+/// A handler of brpc that gives up on a slow reader. `StreamWrite` returns EAGAIN once 2 MiB are ahead of the reader,
+/// and `StreamClose` drops what was accepted and is not written yet. The frames are those of a complete stream, so the
+/// reader gets every message that was sent, and an end: docs/wires/brpc.md says how servers mark theirs.
 #[tokio::test]
 async fn a_server_that_gives_up_at_a_full_window_sends_the_end_of_a_complete_stream() {
     const WINDOW: usize = 2 << 20;

@@ -1,8 +1,8 @@
 //! Publishers, subscriptions, patterns and durable groups of other processes under faults, from seeds.
 //!
 //! A run has one thread, a clock that only the run advances, and the simulated network of the framework: delays,
-//! aborted connections, partitions in each direction, and listeners that refuse. The server crashes, with its topics or without
-//! them; receivers crash and continue after what they have noted; the clock jumps.
+//! aborted connections, partitions in each direction, and listeners that refuse. The server crashes, with its topics or
+//! without them; receivers crash and continue after what they have noted; the clock jumps.
 //!
 //! `SEED=7 cargo test -p switchboard-bus --test simulation` repeats the run of a seed, `SEEDS=1000` runs that many.
 //! Seeds that have failed are kept in `seeds.txt`.
