@@ -100,7 +100,6 @@ impl Compression {
     }
 
     /// Returns whether only the native wire supports the algorithm.
-    #[cfg(feature = "http")]
     #[doc(hidden)]
     pub fn is_native(self) -> bool {
         matches!(self, Compression::Lz4 | Compression::Snappy)
