@@ -6216,6 +6216,15 @@ pub struct Room {
         skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
     )]
     pub members: u64,
+    /// Entries that were published to it since this process has its topic. 0 for topics of an engine.
+    ///
+    /// Field 3: `published`
+    #[serde(
+        rename = "published",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub published: u64,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -6233,6 +6242,7 @@ impl ::core::fmt::Debug for Room {
         f.debug_struct("Room")
             .field("name", &self.name)
             .field("members", &self.members)
+            .field("published", &self.published)
             .finish()
     }
 }
@@ -6304,6 +6314,13 @@ impl ::switchboard::codegen::buffa::Message for Room {
                         self.members,
                     ) as u64;
         }
+        if self.published != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.published,
+                    ) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
@@ -6325,6 +6342,13 @@ impl ::switchboard::codegen::buffa::Message for Room {
             ::switchboard::codegen::buffa::types::put_uint64_field(
                 2u32,
                 self.members,
+                buf,
+            );
+        }
+        if self.published != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                3u32,
+                self.published,
                 buf,
             );
         }
@@ -6355,6 +6379,15 @@ impl ::switchboard::codegen::buffa::Message for Room {
                 )?;
                 self.members = ::switchboard::codegen::buffa::types::decode_uint64(buf)?;
             }
+            3u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.published = ::switchboard::codegen::buffa::types::decode_uint64(
+                    buf,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -6371,6 +6404,7 @@ impl ::switchboard::codegen::buffa::Message for Room {
     fn clear(&mut self) {
         self.name.clear();
         self.members = 0u64;
+        self.published = 0u64;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -7134,6 +7168,33 @@ pub struct CountsResponse {
         skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_empty_vec"
     )]
     pub members: ::switchboard::codegen::buffa::alloc::vec::Vec<u64>,
+    /// Entries that this process has accepted for rooms, users, keys and all since its start.
+    ///
+    /// Field 6: `published`
+    #[serde(
+        rename = "published",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub published: u64,
+    /// Entries that were sent to devices since the start.
+    ///
+    /// Field 7: `delivered`
+    #[serde(
+        rename = "delivered",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub delivered: u64,
+    /// Entries that devices did not get since the start, except those that they filter.
+    ///
+    /// Field 8: `dropped`
+    #[serde(
+        rename = "dropped",
+        with = "::switchboard::codegen::buffa::json_helpers::uint64",
+        skip_serializing_if = "::switchboard::codegen::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub dropped: u64,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::switchboard::codegen::buffa::UnknownFields,
@@ -7154,6 +7215,9 @@ impl ::core::fmt::Debug for CountsResponse {
             .field("rooms", &self.rooms)
             .field("memberships", &self.memberships)
             .field("members", &self.members)
+            .field("published", &self.published)
+            .field("delivered", &self.delivered)
+            .field("dropped", &self.dropped)
             .finish()
     }
 }
@@ -7252,6 +7316,27 @@ impl ::switchboard::codegen::buffa::Message for CountsResponse {
                     + ::switchboard::codegen::buffa::encoding::varint_len(payload) as u64
                     + payload;
         }
+        if self.published != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.published,
+                    ) as u64;
+        }
+        if self.delivered != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.delivered,
+                    ) as u64;
+        }
+        if self.dropped != 0u64 {
+            size
+                += 1u64
+                    + ::switchboard::codegen::buffa::types::uint64_encoded_len(
+                        self.dropped,
+                    ) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::switchboard::codegen::buffa::saturate_size(size)
     }
@@ -7306,6 +7391,27 @@ impl ::switchboard::codegen::buffa::Message for CountsResponse {
             for &v in &self.members {
                 ::switchboard::codegen::buffa::types::encode_uint64(v, buf);
             }
+        }
+        if self.published != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                6u32,
+                self.published,
+                buf,
+            );
+        }
+        if self.delivered != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                7u32,
+                self.delivered,
+                buf,
+            );
+        }
+        if self.dropped != 0u64 {
+            ::switchboard::codegen::buffa::types::put_uint64_field(
+                8u32,
+                self.dropped,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -7403,6 +7509,31 @@ impl ::switchboard::codegen::buffa::Message for CountsResponse {
                     );
                 }
             }
+            6u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.published = ::switchboard::codegen::buffa::types::decode_uint64(
+                    buf,
+                )?;
+            }
+            7u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.delivered = ::switchboard::codegen::buffa::types::decode_uint64(
+                    buf,
+                )?;
+            }
+            8u32 => {
+                ::switchboard::codegen::buffa::encoding::check_wire_type(
+                    tag,
+                    ::switchboard::codegen::buffa::encoding::WireType::Varint,
+                )?;
+                self.dropped = ::switchboard::codegen::buffa::types::decode_uint64(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(
@@ -7422,6 +7553,9 @@ impl ::switchboard::codegen::buffa::Message for CountsResponse {
         self.rooms = 0u64;
         self.memberships = 0u64;
         self.members.clear();
+        self.published = 0u64;
+        self.delivered = 0u64;
+        self.dropped = 0u64;
         self.__buffa_unknown_fields.clear();
     }
 }

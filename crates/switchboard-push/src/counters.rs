@@ -111,6 +111,12 @@ impl Counters {
         read(&self.dropped[reason as usize])
     }
 
+    /// Returns the number of entries that members did not get, except those that they filter.
+    pub(crate) fn missed(&self) -> u64 {
+        let reasons = DropReason::ALL.into_iter().filter(|reason| *reason != DropReason::Filtered);
+        reasons.map(|reason| self.dropped_so_far(reason)).sum()
+    }
+
     pub(crate) fn disconnected(&self, reason: DisconnectReason) {
         add(&self.disconnected[reason as usize], 1);
     }

@@ -247,7 +247,12 @@ impl v1::Push for Api {
     async fn rooms(&self, request: v1::RoomsRequest, _: &Cx) -> Result<v1::RoomsResponse> {
         let pattern = if request.pattern.is_empty() { ">" } else { &request.pattern };
         let page = self.hub.rooms(pattern).page(&request.after, self.limit(request.limit))?;
+        let published = |name: &str| {
+            let stats = self.hub.bus().topic_stats(&self.hub.room(name).topic().ok()?);
+            stats.map(|stats| stats.published)
+        };
         let room = |(name, members): (String, usize)| v1::Room {
+            published: published(&name).unwrap_or(0),
             name,
             members: members as u64,
             ..Default::default()
@@ -274,6 +279,9 @@ impl v1::Push for Api {
             rooms: stats.rooms,
             memberships: stats.memberships,
             members: request.rooms.iter().map(|room| self.hub.room(room).count() as u64).collect(),
+            published: stats.published,
+            delivered: self.hub.delivered(),
+            dropped: self.hub.state.counters.missed(),
             ..Default::default()
         })
     }

@@ -40,7 +40,7 @@ async fn an_application_publishes_and_changes_rooms_on_every_wire() {
     let server = start(PushServer::new(&hub).open()).await;
     let mut device = hub.attach_with("ali", Connect::new("test").key("phone")).await.unwrap();
     device.join("live/7").await.unwrap();
-    for wire in ["", "?wire=grpc", "?wire=connect&codec=json"] {
+    for (round, wire) in (1..).zip(["", "?wire=grpc", "?wire=connect&codec=json"]) {
         let client = PushClient::connect(&(server.url() + wire)).await.unwrap();
         for target in
             [Room("live/7".into()), User("ali".into()), Key("phone".into()), Pattern("live/*".into())]
@@ -75,6 +75,7 @@ async fn an_application_publishes_and_changes_rooms_on_every_wire() {
         assert_eq!((page.count, &*page.members[0].user, &*page.members[0].key), (1, "ali", "phone"));
         let rooms = client.rooms(RoomsRequest::default()).await.unwrap().into_inner();
         assert_eq!((&*rooms.rooms[0].name, rooms.rooms[0].members, &*rooms.next), ("live/7", 1, ""));
+        assert_eq!(rooms.rooms[0].published, 5 * round);
         let presence = PresenceRequest {
             users: vec!["ali".into(), "eve".into()],
             keys: vec!["phone".into(), "none".into()],
@@ -84,6 +85,7 @@ async fn an_application_publishes_and_changes_rooms_on_every_wire() {
         let counts = CountsRequest { rooms: vec!["live/7".into(), "x".into()], ..Default::default() };
         let counts = client.counts(counts).await.unwrap().into_inner();
         assert_eq!((counts.devices, counts.rooms, &counts.members[..]), (1, 1, &[1, 0][..]));
+        assert_eq!((counts.published, counts.delivered, counts.dropped), (8 * round, 8 * round, 0));
     }
     let client = PushClient::connect(&server.url()).await.unwrap();
     let mut published = Vec::new();
