@@ -1,9 +1,10 @@
-//! The settings of `switchboard serve` and `switchboard proxy` from all their sources: defaults, a TOML file, the
+//! The settings of `switchboard serve`, `proxy` and `push serve` from all their sources: defaults, a TOML file, the
 //! environment, flags; each overrides those before it. An unknown key is an error, which suggests the nearest key that
 //! exists.
 
 mod command;
 mod file;
+pub(crate) mod flags;
 mod keys;
 mod reload;
 
@@ -20,6 +21,7 @@ const ALIKE: f64 = 0.75;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Root {
     Proxy,
+    Push,
     Serve,
 }
 
@@ -27,6 +29,7 @@ impl Root {
     fn command(self) -> &'static str {
         match self {
             Root::Proxy => "proxy",
+            Root::Push => "push serve",
             Root::Serve => "serve",
         }
     }
@@ -35,6 +38,7 @@ impl Root {
     fn prefix(self) -> &'static str {
         match self {
             Root::Proxy => "SWITCHBOARD_PROXY_",
+            Root::Push => "SWITCHBOARD_PUSH_",
             Root::Serve => "SWITCHBOARD_SERVE_",
         }
     }
@@ -43,6 +47,7 @@ impl Root {
     fn shown_by(self) -> &'static str {
         match self {
             Root::Proxy => "switchboard config default --proxy",
+            Root::Push => "switchboard config default --push",
             Root::Serve => "switchboard config default",
         }
     }

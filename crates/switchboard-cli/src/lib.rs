@@ -11,6 +11,7 @@ mod demo;
 mod log;
 mod near;
 mod proxy;
+mod push;
 mod registration;
 mod replay;
 mod serve;
@@ -39,13 +40,15 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Serve the demo services.
     Serve(Box<serve::ServeArgs>),
-    /// Check and explain the settings of `serve` and `proxy`.
+    /// Check and explain the settings of `serve`, `proxy` and `push serve`.
     Config(config::ConfigArgs),
     /// Call a service of any server: by gRPC, gRPC-Web, Connect, JSON-RPC or the native wire, in WebSockets too; by
     /// rpcx, baidu_std, eRPC, kiss-rpc or Thrift.
     Call(Box<call::CallArgs>),
     /// Publish and subscribe to topics of a server, and send and receive jobs and requests.
     Bus(bus::BusArgs),
+    /// Serve devices as a push gateway, push to them, and watch rooms.
+    Push(Box<push::PushArgs>),
     /// Send calls to a server that another one has dumped.
     Replay(replay::ReplayArgs),
     /// Forward calls of any wire to servers of any wire.
@@ -68,7 +71,8 @@ enum Command {
 
 /// Runs the command that the command line names.
 ///
-/// The exit code is 0 on success, 1 when something failed, 2 for an invalid command line; `call` and `bus` have more.
+/// The exit code is 0 on success, 1 when something failed, 2 for an invalid command line; `call`, `bus` and
+/// `push` have more.
 pub fn run() -> ExitCode {
     let outcome = match parse().command {
         Command::Demo(args) => demo::run(args),
@@ -76,6 +80,7 @@ pub fn run() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Call(args) => return call::run(*args),
         Command::Bus(args) => return bus::run(args),
+        Command::Push(args) => return push::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Proxy(args) => proxy::run(*args),
         Command::Bench(args) => bench::run(&args),

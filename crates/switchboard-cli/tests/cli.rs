@@ -49,6 +49,9 @@ fn help_is_as_expected() {
         ("replay --help", "replay.txt"),
         ("bus --help", "bus.txt"),
         ("bus sub --help", "bus_sub.txt"),
+        ("push --help", "push.txt"),
+        ("push serve --help", "push_serve.txt"),
+        ("push send --help", "push_send.txt"),
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");
@@ -110,6 +113,10 @@ fn usage_errors_exit_with_2_and_name_the_expected_input() {
         "serve --log loud",
         "serve --register 127.0.0.1:7000",
         "serve --register-as colour=red",
+        "push serve --open --hs256-key-file key",
+        "push serve --room live/7 --room=",
+        "push send",
+        "push watch localhost:8080 live/7 --after 7",
         "demo --onse",
         "demo --listen quic://127.0.0.1:1",
         "serve --tls-cert cert.pem",

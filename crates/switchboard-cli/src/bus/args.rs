@@ -77,10 +77,10 @@ pub(super) struct Common {
 
 /// Output of messages.
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct PrintArgs {
+pub(crate) struct PrintArgs {
     /// Print control characters of messages as they are, to terminals too; without it, a terminal gets them escaped
     #[arg(long)]
-    pub(super) raw: bool,
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]
@@ -211,7 +211,7 @@ pub(super) enum ProxyKind {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum MessageCodec {
+pub(crate) enum MessageCodec {
     Json,
     Raw,
 }
@@ -224,7 +224,7 @@ impl MessageArgs {
 }
 
 impl MessageCodec {
-    pub(super) fn codec(self) -> Codec {
+    pub(crate) fn codec(self) -> Codec {
         match self {
             MessageCodec::Json => Codec::Json,
             MessageCodec::Raw => Codec::Raw,

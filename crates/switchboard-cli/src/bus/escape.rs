@@ -6,12 +6,12 @@ use std::{
 };
 
 /// Returns true if standard output is a terminal.
-pub(super) fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Replaces control characters, line ends among them, and bytes that are not UTF-8.
-pub(super) fn escaped(bytes: &[u8]) -> String {
+pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

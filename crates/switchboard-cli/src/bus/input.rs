@@ -14,7 +14,7 @@ const LINES_MAX: usize = 64;
 
 /// The messages in their order: the text, or standard input as one or as lines. A thread reads standard input, so that
 /// connections are served in the meantime.
-pub(super) fn messages(text: Option<&str>, has_lines: bool) -> mpsc::Receiver<io::Result<Bytes>> {
+pub(crate) fn messages(text: Option<&str>, has_lines: bool) -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     match text {
         Some(text) if text != "-" => {
@@ -41,7 +41,7 @@ pub(super) fn messages(text: Option<&str>, has_lines: bool) -> mpsc::Receiver<io
 }
 
 /// Checks a message that was read.
-pub(super) fn check(message: io::Result<Bytes>, codec: MessageCodec) -> Result<Bytes, Failure> {
+pub(crate) fn check(message: io::Result<Bytes>, codec: MessageCodec) -> Result<Bytes, Failure> {
     let message = message
         .map_err(|error| Failure::Usage(format!("cannot read the message from standard input: {error}")))?;
     if let MessageCodec::Json = codec {

@@ -21,6 +21,21 @@ pub(crate) mod peers {
     pub(crate) use super::{nats::Nats, redis::Redis, target::Remote};
 }
 
+/// Parts of the command that `push` has too.
+pub(crate) mod parts {
+    pub(crate) use super::{
+        args::{MessageCodec, PrintArgs},
+        ended,
+        escape::{escaped, is_terminal},
+        input::{check, messages},
+        limited,
+        native::connect_to,
+        output::{payload, print, print_bytes, print_json},
+        receive::Signals,
+        report,
+    };
+}
+
 use crate::call::Failure;
 use args::{Command, Common};
 use receive::Signals;
@@ -43,6 +58,11 @@ pub(crate) fn run(args: BusArgs) -> ExitCode {
     let runtime = Runtime::new().workers(1).spin(Duration::ZERO);
     let is_json = args.command.is_json();
     let outcome = runtime.run(async move { run_command(&args.command).await });
+    ended(outcome, is_json)
+}
+
+/// Prints the failure of a command, as JSON on request, and returns the exit code.
+pub(crate) fn ended(outcome: Result<(), Failure>, is_json: bool) -> ExitCode {
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     let printed = match &failure {
         // A failed write is not repeated.
@@ -58,7 +78,7 @@ pub(crate) fn run(args: BusArgs) -> ExitCode {
 }
 
 /// Writes to standard error. Texts of servers are in it, so a terminal gets their control characters escaped.
-fn report(text: &str) {
+pub(crate) fn report(text: &str) {
     if io::stderr().is_terminal() {
         text.split('\n').for_each(|line| eprintln!("{}", escape::escaped(line.as_bytes())));
     } else {
@@ -143,10 +163,10 @@ async fn run_foreign(command: &Command, target: &Target) -> Result<(), Failure> 
 }
 
 /// Runs a part of the command within the time limit, if there is one.
-async fn limited(
+pub(crate) async fn limited<T>(
     limit: Option<Duration>,
-    running: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+    running: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let Some(limit) = limit else { return running.await };
     tokio::time::timeout(limit, running).await.unwrap_or_else(|_| {
         let text = format!("the command did not end within {limit:?} (--timeout)");

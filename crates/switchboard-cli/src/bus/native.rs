@@ -23,10 +23,15 @@ const PAGE_TOPICS: usize = 1_000;
 
 /// Connects to the server.
 pub(super) async fn connect(common: &Common) -> Result<Channel, Failure> {
-    let (address, query) = common.address.split_once('?').unwrap_or((&common.address, ""));
+    connect_to(&common.address).await
+}
+
+/// Connects to the server at an address of the command line, which may have options of a channel.
+pub(crate) async fn connect_to(server: &str) -> Result<Channel, Failure> {
+    let (address, query) = server.split_once('?').unwrap_or((server, ""));
     let (address, path) = with_scheme(address).map_err(Failure::Usage)?;
     if path.is_some() {
-        return Err(Failure::Usage(format!("{:?} has a path: topics have an address alone", common.address)));
+        return Err(Failure::Usage(format!("{server:?} has a path: a server is an address alone")));
     }
     let separator = if query.is_empty() { "" } else { "&" };
     // One caller needs one connection.

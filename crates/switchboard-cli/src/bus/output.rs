@@ -15,18 +15,18 @@ use switchboard::Codec;
 use switchboard_message::{Gap, ListedTopic, Message, Position};
 
 /// Writes to standard output.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     serving::print(text).map_err(Failure::Output)
 }
 
 /// Writes an object on a line.
-pub(super) fn print_json(object: &Value) -> Result<(), Failure> {
+pub(crate) fn print_json(object: &Value) -> Result<(), Failure> {
     let line = format!("{object}\n");
     print(&if is_terminal() { escaped_json(&line) } else { line })
 }
 
 /// Writes bytes with a line feed: as they are, or to a terminal without control characters.
-pub(super) fn print_bytes(bytes: &[u8], args: PrintArgs) -> Result<(), Failure> {
+pub(crate) fn print_bytes(bytes: &[u8], args: PrintArgs) -> Result<(), Failure> {
     use std::io::Write;
     if !args.raw && is_terminal() {
         return print(&format!("{}\n", escaped(bytes)));
@@ -157,7 +157,7 @@ pub(super) fn entry(message: &Message<Bytes>, is_json: bool, args: PrintArgs) ->
 }
 
 /// Sets `payload`: JSON as it is, text as a string; other bytes are `payload_base64`.
-pub(super) fn payload(object: &mut Value, codec: Codec, bytes: &[u8]) {
+pub(crate) fn payload(object: &mut Value, codec: Codec, bytes: &[u8]) {
     let parsed = (codec == Codec::Json).then(|| serde_json::from_slice(bytes).ok()).flatten();
     match (parsed, str::from_utf8(bytes)) {
         (Some(value), _) => object["payload"] = value,

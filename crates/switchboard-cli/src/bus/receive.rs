@@ -115,13 +115,13 @@ pub(super) fn topic(topic: Option<&str>) -> Result<&str, Failure> {
 }
 
 /// Ctrl-C and SIGTERM.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    pub(super) fn install() -> Result<Signals, Failure> {
+    pub(crate) fn install() -> Result<Signals, Failure> {
         let install =
             |kind| signal(kind).map_err(|error| Failure::Usage(format!("cannot watch for Ctrl-C: {error}")));
         let (interrupt, terminate) = (install(SignalKind::interrupt())?, install(SignalKind::terminate())?);
@@ -129,7 +129,7 @@ impl Signals {
     }
 
     /// Runs a future until a signal arrives, which is a success.
-    pub(super) async fn or(
+    pub(crate) async fn or(
         &mut self,
         running: impl Future<Output = Result<(), Failure>>,
     ) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
-//! `switchboard config`: checks and explains the settings of `serve` or `proxy`, and prints them as a template file.
+//! `switchboard config`: checks and explains the settings of `serve`, `proxy` or `push serve`, and prints them as a template file.
 
 use super::{Config, Key, Reload, Root, all};
-use crate::{proxy::ProxyArgs, serving::print};
+use crate::{proxy::ProxyArgs, push::GatewayArgs, serving::print};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -9,8 +9,11 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     /// Use the settings of `proxy` instead of those of `serve`.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, conflicts_with = "push")]
     proxy: bool,
+    /// Use the settings of `push serve` instead of those of `serve`.
+    #[arg(long, global = true)]
+    push: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -28,7 +31,11 @@ enum Action {
 /// # Errors
 /// All errors of the file or the environment.
 pub(crate) fn run(args: ConfigArgs) -> Result<(), String> {
-    let root = if args.proxy { Root::Proxy } else { Root::Serve };
+    let root = match (args.proxy, args.push) {
+        (true, _) => Root::Proxy,
+        (false, true) => Root::Push,
+        (false, false) => Root::Serve,
+    };
     match args.action {
         Action::Check { file } => {
             let (config, mut errors) = Config::load_all(root, Some(&file));
@@ -42,8 +49,10 @@ pub(crate) fn run(args: ConfigArgs) -> Result<(), String> {
             }
             // Limits are read together; single ones are checked by now.
             errors.finish()?;
-            if args.proxy {
-                ProxyArgs::of(&config)?;
+            match root {
+                Root::Proxy => drop(ProxyArgs::of(&config)?),
+                Root::Push => drop(GatewayArgs::of(&config)?.gateway()?),
+                Root::Serve => {}
             }
             print(&format!("{}: no errors\n", file.display()))
         }

@@ -1,8 +1,8 @@
-//! Every setting of `switchboard serve` and `switchboard proxy` by name: one table for each command, which files,
+//! Every setting of `switchboard serve`, `proxy` and `push serve` by name: one table for each command, which files,
 //! environment, flags and their documentation use.
 
 use super::Root;
-use crate::{log::Level, proxy::ProxyArgs};
+use crate::{log::Level, proxy::ProxyArgs, push::GatewayArgs};
 use clap::{Arg, ArgAction, Command, ValueEnum};
 use std::{borrow::Cow, ops::RangeInclusive};
 use switchboard::{Limit, Limits, limits::Source};
@@ -53,6 +53,8 @@ impl Key {
             (_, "TIME") => (Kind::Time, None),
             _ => (Kind::Text, None),
         };
+        let given = flag.get_default_values().first().and_then(|value| value.to_str());
+        let default = default.or_else(|| given.map(str::to_owned));
         let doc = flag.get_help().map(ToString::to_string).unwrap_or_default();
         let example = match kind {
             Kind::Switch => "true",
@@ -161,6 +163,7 @@ impl Kind {
 pub(super) fn all(root: Root) -> Vec<Key> {
     match root {
         Root::Proxy => of_flags(&ProxyArgs::flags()),
+        Root::Push => of_flags(&GatewayArgs::flags()),
         Root::Serve => of_serve(),
     }
 }
