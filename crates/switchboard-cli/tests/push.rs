@@ -250,6 +250,117 @@ fn tokens_are_required_without_open() {
     [key, api].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
+/// A client of MQTT 3.1.1 that sends and reads bytes.
+struct Mqtt(TcpStream);
+
+impl Mqtt {
+    /// Connects with a token as the password, if there is one; returns the code of CONNACK as well.
+    fn connect(address: &str, token: Option<&str>) -> (Mqtt, u8) {
+        let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+        // User name and password, clean session, no keep alive, client identifier.
+        let flags = if token.is_some() { 0xC2 } else { 0x02 };
+        let mut body = [text("MQTT"), vec![4, flags, 0, 0], text("")].concat();
+        body.extend(token.into_iter().flat_map(|token| [text(""), text(token)].concat()));
+        let mut mqtt = Mqtt(TcpStream::connect(address).unwrap());
+        mqtt.send(0x10, &body);
+        let code = mqtt.read()[3];
+        (mqtt, code)
+    }
+
+    fn send(&mut self, first: u8, body: &[u8]) {
+        let (low, high) = (body.len() % 128, body.len() / 128);
+        let length = if high == 0 { vec![low as u8] } else { vec![low as u8 | 0x80, high as u8] };
+        self.0.write_all(&[&[first][..], &length, body].concat()).unwrap();
+    }
+
+    /// Returns the next packet, of fewer than 128 bytes; nothing at the end of the connection.
+    fn read(&mut self) -> Vec<u8> {
+        let mut head = [0; 2];
+        if self.0.read_exact(&mut head).is_err() {
+            return Vec::new();
+        }
+        let mut body = vec![0; head[1].into()];
+        self.0.read_exact(&mut body).unwrap();
+        [&head[..], &body].concat()
+    }
+
+    /// Returns the code of SUBACK.
+    fn subscribe(&mut self, filter: &str) -> u8 {
+        let filter = [&[0, 1, 0, filter.len() as u8][..], filter.as_bytes(), &[0]].concat();
+        self.send(0x82, &filter);
+        self.read()[4]
+    }
+
+    fn publish(&mut self, topic: &str, message: &str) {
+        let topic = [&[0, topic.len() as u8][..], topic.as_bytes()].concat();
+        self.send(0x30, &[&topic, message.as_bytes()].concat());
+    }
+}
+
+#[test]
+fn clients_of_mqtt_are_in_rooms_and_not_in_topics_with_orders() {
+    const REFUSED: u8 = 0x80;
+    let gateway = Gateway::with(&["--open"]);
+    let (mut member, code) = Mqtt::connect(&gateway.address, None);
+    assert_eq!((code, member.subscribe("room/live/+")), (0, 0));
+    for filter in ["#", "user/#", "user/42", "key/#", "push/all", "push/#", "+/x", "other"] {
+        assert_eq!(member.subscribe(filter), REFUSED, "{filter}");
+    }
+    gateway.out("send", &["live/7", "hi"]);
+    assert!(member.read().ends_with(b"room/live/7hi"));
+    member.publish("room/live/8", "by mqtt");
+    assert!(member.read().ends_with(b"room/live/8by mqtt"));
+    let kept = gateway.out("watch", &["live/8", "--last", "1", "--count", "1"]);
+    assert!(kept.ends_with(" by mqtt\n"), "{kept}");
+    // An order to a device closes the connection.
+    member.publish("key/phone", "close");
+    assert_eq!(member.read(), [0; 0]);
+
+    let key = file("mqtt-key", SECRET);
+    let path = key.to_str().unwrap();
+    let gateway = Gateway::with(&["--hs256-key-file", path, "--mqtt"]);
+    for token in [None, Some("guess")] {
+        let (_, code) = Mqtt::connect(&gateway.address, token);
+        assert!(matches!(code, 4 | 5), "credentials that are not accepted, or not authorized: {code}");
+    }
+    let (mut member, code) = Mqtt::connect(&gateway.address, Some(ALI));
+    assert_eq!((code, member.subscribe("room/live/7"), member.subscribe("user/ali")), (0, 0, REFUSED));
+    // Without the role.
+    member.publish("room/live/7", "no");
+    assert_eq!(member.read(), [0; 0]);
+    let without = Gateway::with(&["--hs256-key-file", path]);
+    let mut stream = TcpStream::connect(&without.address).unwrap();
+    stream.write_all(&[0x10, 12, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 0]).unwrap();
+    let mut response = Vec::new();
+    // The connection may be reset with bytes of the client unread.
+    let _ = stream.read_to_end(&mut response);
+    assert_ne!(response.first(), Some(&0x20), "no CONNACK: MQTT is not served");
+    fs::remove_file(&key).unwrap();
+}
+
+#[test]
+fn goim_has_a_listener_of_its_own() {
+    let mut gateway = Gateway::with(&["--open", "--goim-listen", "127.0.0.1:0"]);
+    let second = gateway.lines.next().unwrap().unwrap();
+    let address = second.strip_prefix("listening on tcp://").unwrap().strip_suffix(" for goim").unwrap();
+    for address in [address, &gateway.address] {
+        let body = br#"{"mid":7,"room_id":"live://7","accepts":[1000]}"#;
+        let length = 16 + body.len() as u32;
+        let head = [&length.to_be_bytes()[..], &[0, 16, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1]].concat();
+        let mut device = TcpStream::connect(address).unwrap();
+        device.write_all(&[&head[..], body].concat()).unwrap();
+        let mut reply = [0; 16];
+        device.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[8..12], [0, 0, 0, 8], "the operation of the reply");
+        gateway.out("send", &["live/7", "hi"]);
+        let mut push = [0; 18];
+        device.read_exact(&mut push).unwrap();
+        assert_eq!(push[16..], *b"hi");
+    }
+    let elsewhere = switchboard().args(["push", "send", address, "live/7", "hi"]).output().unwrap();
+    assert_ne!(elsewhere.status.code(), Some(0), "calls are not served there");
+}
+
 #[test]
 fn the_printed_lines_work() {
     let mut gateway = Gateway::with(&["--open"]);

@@ -36,7 +36,8 @@ pub(crate) struct GatewayArgs {
     /// Listen at ADDRESS: HOST:PORT or unix:/PATH; port 0 takes a free one. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:8080")]
     pub(super) listen: Vec<String>,
-    /// Listen at ADDRESS for goim on TCP alone; the other listeners detect it. May be given several times
+    /// Listen at ADDRESS for devices with goim, and for no calls; the other listeners detect goim. May be given several
+    /// times
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(super) goim_listen: Vec<String>,
 
