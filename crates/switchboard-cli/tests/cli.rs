@@ -185,6 +185,10 @@ fn demo_calls_every_wire_and_compares_the_answers() {
         let row = table.lines().find(|line| line.starts_with(&format!("topic, {subscriber}, TCP"))).unwrap();
         assert!(row.contains("subscribe      12.5"), "{row}");
     }
+    for member in ["server-sent events", "goim, TCP", "MQTT, TCP"] {
+        let row = table.lines().find(|line| line.starts_with(&format!("room, {member}"))).unwrap();
+        assert!(row.contains("join           goal"), "{row}");
+    }
     assert!(table.contains("Bench.Message  OK 100, 581 bytes"), "{table}");
     assert!(table.contains("1. One port for every caller by ada"), "{table}");
     assert!(!table.contains("WRONG") && !table.contains("FAILED"), "{table}");

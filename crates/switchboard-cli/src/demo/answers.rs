@@ -20,6 +20,8 @@ pub(super) enum Method {
     Message,
     /// A subscription, which receives publications.
     Topic,
+    /// A member of a room of a push gateway.
+    Room,
 }
 
 /// Unary and stream methods, in the order of the table.
@@ -46,6 +48,7 @@ impl Method {
             Method::Query => "Posts.Query",
             Method::Message => "Bench.Message",
             Method::Topic => "subscribe",
+            Method::Room => "join",
         }
     }
 
@@ -59,6 +62,7 @@ impl Method {
             Method::Query => query(&QueryReply { posts: all_posts().collect(), ..Default::default() }),
             Method::Message => "OK 100, 581 bytes".to_owned(),
             Method::Topic => "12.5".to_owned(),
+            Method::Room => "goal".to_owned(),
         }
     }
 }

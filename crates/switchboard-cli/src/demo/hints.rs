@@ -44,6 +44,10 @@ Subscribe to a topic, and publish to it from elsewhere:
   redis-cli -p {port} publish quotes/acme 12.5
   nats --server nats://{nats} pub quotes.acme 12.5
 
+Serve devices in rooms, on another port:
+
+  switchboard push serve --open --listen 127.0.0.1:0
+
 Ctrl-C lets calls end and stops.
 "#
     )

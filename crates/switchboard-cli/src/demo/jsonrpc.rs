@@ -45,7 +45,7 @@ impl Lines {
             Method::Watch => json(&answers::watch_request())?,
             Method::Query => json(&answers::query_request())?,
             Method::Message => json(&answers::message_request())?,
-            Method::Sum | Method::Chat | Method::Topic => {
+            Method::Sum | Method::Chat | Method::Topic | Method::Room => {
                 return Err(format!("{} is not called on this wire", method.name()));
             }
         };

@@ -1,13 +1,14 @@
 //! `switchboard demo`: the services on one port, called over every wire.
 //!
 //! [`ours`] calls with generated clients, [`web`] and [`jsonrpc`] with plain requests, [`thrift`] a separate service,
-//! [`topics`] subscribes;
+//! [`topics`] subscribes, [`rooms`] has members of a push gateway;
 //! [`answers`] has the requests and expected replies, [`table`] prints both, [`hints`] suggests commands.
 
 mod answers;
 mod hints;
 mod jsonrpc;
 mod ours;
+mod rooms;
 mod table;
 mod thrift;
 mod topics;
@@ -75,6 +76,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), String> {
         rows.extend(jsonrpc::rows(&address).await?);
         rows.extend(thrift::rows(&address).await?);
         rows.extend(topics::rows(&address, nats).await?);
+        rows.extend(rooms::rows().await?);
         print(&if args.json { table::json(&rows) } else { table::text(&rows) })?;
         let wrong = rows.iter().filter(|row| !row.is_right()).count();
         if args.once {

@@ -136,7 +136,9 @@ impl Ours {
             }
             Method::Query => answers::query(&*self.posts.query(answers::query_request()).await?),
             Method::Message => answers::message(&*self.bench.message(answers::message_request()).await?),
-            Method::Topic => return Err(Status::unimplemented("a subscription is no call")),
+            Method::Topic | Method::Room => {
+                return Err(Status::unimplemented("a subscription is no call"));
+            }
         })
     }
 }

@@ -58,7 +58,7 @@ impl Web {
                 let ticks = ticks.map(|tick| read(Bytes::copy_from_slice(tick.as_bytes())));
                 answers::watch(&ticks.collect::<Result<Vec<_>, _>>()?)
             }
-            Method::Chat | Method::Message | Method::Topic => {
+            Method::Chat | Method::Message | Method::Topic | Method::Room => {
                 return Err(format!("{name} is not called on this wire"));
             }
         })
