@@ -1,4 +1,5 @@
-//! `switchboard config`: checks and explains the settings of `serve`, `proxy` or `push serve`, and prints them as a template file.
+//! `switchboard config`: checks and explains the settings of `serve`, `proxy` or `push serve`, and prints them as a
+//! template file.
 
 use super::{Config, Key, Reload, Root, all};
 use crate::{proxy::ProxyArgs, push::GatewayArgs, serving::print};
