@@ -318,7 +318,13 @@ fn clients_of_mqtt_are_in_rooms_and_not_in_topics_with_orders() {
 
     let key = file("mqtt-key", SECRET);
     let path = key.to_str().unwrap();
-    let gateway = Gateway::with(&["--hs256-key-file", path, "--mqtt"]);
+    let api = file("mqtt-api", "a long secret");
+    let flags = ["--hs256-key-file", path, "--api-token-file", api.to_str().unwrap(), "--mqtt"];
+    let gateway = Gateway::with(&flags);
+    // The check of MQTT's logins is none of other callers.
+    gateway.out("send", &["live/7", "hi", "--token", "a long secret"]);
+    gateway.out("watch", &["live/7", "--last", "1", "--count", "1", "--token", ALI]);
+    assert!(gateway.http("GET /", "").starts_with("HTTP/1.1 200"));
     for token in [None, Some("guess")] {
         let (_, code) = Mqtt::connect(&gateway.address, token);
         assert!(matches!(code, 4 | 5), "credentials that are not accepted, or not authorized: {code}");
@@ -335,7 +341,7 @@ fn clients_of_mqtt_are_in_rooms_and_not_in_topics_with_orders() {
     // The connection may be reset with bytes of the client unread.
     let _ = stream.read_to_end(&mut response);
     assert_ne!(response.first(), Some(&0x20), "no CONNACK: MQTT is not served");
-    fs::remove_file(&key).unwrap();
+    [key, api].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 #[test]
@@ -422,6 +428,7 @@ fn settings_come_from_a_file_and_are_explained() {
         ("open = true\nroom = [\"live/* histroy=3\"]\n", "no setting of rooms"),
         ("room = [\"live/* history=3\"]\n", "a push gateway needs to know its devices"),
         ("hs256_key_file = \"/does/not/exist\"\n", "/does/not/exist: "),
+        ("open = true\nroom = [\"live/>/x\"]\n", "pattern of rooms"),
         ("open = true\nhs256_key_file = \"k\"\n", "cannot be used with"),
     ] {
         fs::write(&settings, text).unwrap();
@@ -429,6 +436,11 @@ fn settings_come_from_a_file_and_are_explained() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && error.contains(expected), "{text}: {error}");
     }
+    let short = file("short-key", "too short");
+    fs::write(&settings, format!("hs256_key_file = {short:?}\n")).unwrap();
+    let error = String::from_utf8(config(&["check", path]).stderr).unwrap();
+    assert!(error.contains("keys of JSON Web Tokens: "), "{error}");
+    fs::remove_file(&short).unwrap();
     let template = String::from_utf8(config(&["default"]).stdout).unwrap();
     let rooms = template.lines().find_map(|line| line.strip_prefix("# room = ")).unwrap();
     fs::write(&settings, format!("open = true\nroom = {rooms}\n")).unwrap();

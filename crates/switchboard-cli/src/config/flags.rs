@@ -14,7 +14,7 @@ use std::ffi::OsString;
 /// An invalid value.
 pub(crate) fn override_with(
     config: &mut Config,
-    flags: Command,
+    flags: &Command,
     own: impl Iterator<Item = OsString>,
 ) -> Result<(), String> {
     let matches = flags.clone().try_get_matches_from(own).map_err(|error| said(&error))?;

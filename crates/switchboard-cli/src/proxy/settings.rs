@@ -18,7 +18,7 @@ impl ProxyArgs {
         let mut config = Config::load(Root::Proxy, self.config.as_deref())?;
         config.limit_flags(&self.limit)?;
         // The name of the program is skipped; the name of the command takes its place.
-        flags::override_with(&mut config, ProxyArgs::flags(), std::env::args_os().skip(1))?;
+        flags::override_with(&mut config, &ProxyArgs::flags(), std::env::args_os().skip(1))?;
         ProxyArgs::of(&config).map(|_| config)
     }
 
@@ -43,7 +43,7 @@ mod tests {
         config.flag("deadline_max", ["30s".to_owned()]).unwrap();
         let own =
             ["proxy", "--to", "c:1", "-H", "x: y", "--reflect", "--tap", "--tls-cert=c.pem", "--tls-key=k"];
-        flags::override_with(&mut config, ProxyArgs::flags(), own.iter().map(OsString::from)).unwrap();
+        flags::override_with(&mut config, &ProxyArgs::flags(), own.iter().map(OsString::from)).unwrap();
         let args = ProxyArgs::of(&config).unwrap();
         assert_eq!((&args.to[..], args.deadline_max.as_deref()), (&["c:1".to_owned()][..], Some("30s")));
         assert!(args.reflect && !args.known_only && args.headers.len() == 1 && args.tls.settings().is_some());

@@ -37,6 +37,23 @@ pub(super) enum Keys {
     Set(PathBuf),
 }
 
+impl Keys {
+    /// Checks the secret, or the file with keys.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.jwt().map(drop)
+    }
+
+    /// Returns the check of tokens; `None` if every device is accepted.
+    fn jwt(&self) -> Result<Option<Jwt>, String> {
+        let jwt = match self {
+            Keys::Open => return Ok(None),
+            Keys::Secret(secret) => Jwt::secret(secret.as_bytes()),
+            Keys::Set(path) => Jwt::jwks_file(path),
+        };
+        jwt.map(Some).map_err(|error| format!("keys of JSON Web Tokens: {error}"))
+    }
+}
+
 impl Gateway {
     /// Creates a gateway that accepts every device and every caller, without histories.
     pub(crate) fn open() -> Gateway {
@@ -83,12 +100,7 @@ impl Gateway {
     fn with_mqtt(&self, server: Server, hub: &Hub) -> Result<Server, String> {
         let rules = TopicRules::new(self.topic_rules()).map_err(|status| status.message().to_owned())?;
         let server = server.plugin(Mqtt::new(hub.bus().clone()).rules(rules));
-        let jwt = match &self.keys {
-            Keys::Open => return Ok(server),
-            Keys::Secret(secret) => Jwt::secret(secret.as_bytes()),
-            Keys::Set(path) => Jwt::jwks_file(path),
-        };
-        let jwt = jwt.map_err(|error| format!("keys of JSON Web Tokens: {error}"))?;
+        let Some(jwt) = self.keys.jwt()? else { return Ok(server) };
         // The hub verifies all other devices, and the API its callers.
         Ok(server.auth(Logins(jwt)).rule(Rule::methods("switchboard.push.*").public()))
     }

@@ -48,11 +48,11 @@ pub(crate) fn run(args: PushArgs) -> ExitCode {
 }
 
 async fn run_client(command: &Command) -> Result<(), Failure> {
-    let mut signals = Signals::install()?;
     match command {
-        Command::Send(args) => signals.or(send::run(args)).await,
-        Command::Top(args) => signals.or(top::run(args)).await,
-        Command::Watch(args) => signals.or(watch::run(args)).await,
+        // A signal ends it as a failure: its message may not be sent.
+        Command::Send(args) => send::run(args).await,
+        Command::Top(args) => Signals::install()?.or(top::run(args)).await,
+        Command::Watch(args) => Signals::install()?.or(watch::run(args)).await,
         Command::Serve(_) => Ok(()),
     }
 }

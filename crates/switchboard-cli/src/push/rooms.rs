@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use switchboard::Limits;
-use switchboard_push::{Access, Rooms};
+use switchboard_push::{Access, Rooms, names};
 
 /// Age of kept entries of a room that sets none.
 const AGE: Duration = Duration::from_secs(300);
@@ -25,6 +25,7 @@ impl RoomClass {
     pub(super) fn parse(text: &str) -> Result<RoomClass, String> {
         let mut words = text.split_whitespace();
         let pattern = words.next().ok_or("a room needs a pattern, as in 'live/* history=100 presence'")?;
+        names::rooms(pattern).map_err(|status| status.message().to_owned())?;
         let (mut rooms, mut history, mut age) = (Rooms::new(), None, None);
         for word in words {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -122,6 +123,7 @@ mod tests {
     fn errors_name_the_setting() {
         for (text, expected) in [
             ("", "needs a pattern"),
+            ("live/>/x history=1", "pattern of rooms: pattern \"room/live/>/x\""),
             ("live/* histroy=1", "\"histroy=1\" is no setting of rooms; expected history=N"),
             ("live/* history=0", "\"0\" is not a number from 1 on"),
             ("live/* merge=20", "\"merge=20\""),

@@ -7,7 +7,7 @@ use crate::{
     serving::{self, Stop},
     tls,
 };
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 use switchboard::{Address, Running, Runtime, Server};
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -42,6 +42,9 @@ pub(super) fn run(own: GatewayArgs) -> Result<(), String> {
         }
         let stop = Stop::install()?;
         let running = serving::start(server).await?;
+        if gateway.is_open() {
+            warn_of_reach(&running);
+        }
         let shared = args.listen.len();
         serving::print(&listeners(&running, shared))?;
         if let Some(address) = running.addresses().first().filter(|address| is_tcp(address)) {
@@ -52,6 +55,17 @@ pub(super) fn run(own: GatewayArgs) -> Result<(), String> {
         serving::until_stopped(running, stop, reload).await;
         Ok(())
     })
+}
+
+/// Warns of listeners at which other machines can push without a token.
+fn warn_of_reach(running: &Running) {
+    for address in running.addresses() {
+        let (Address::Tcp(host, _) | Address::Tls(host, _)) = address else { continue };
+        let is_local = host.parse().map_or(host == "localhost", |address: IpAddr| address.is_loopback());
+        if !is_local {
+            tracing::warn!(%address, "--open: every machine that reaches this address may push to all devices");
+        }
+    }
 }
 
 fn is_tcp(address: &Address) -> bool {

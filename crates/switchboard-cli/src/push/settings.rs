@@ -107,7 +107,7 @@ impl GatewayArgs {
         let mut config = Config::load(Root::Push, self.config.as_deref())?;
         config.limit_flags(&self.limit)?;
         // The name of the program and `push` are skipped; the name of the command takes their place.
-        flags::override_with(&mut config, GatewayArgs::flags(), std::env::args_os().skip(2))?;
+        flags::override_with(&mut config, &GatewayArgs::flags(), std::env::args_os().skip(2))?;
         GatewayArgs::of(&config).map(|_| config)
     }
 
@@ -122,7 +122,7 @@ impl GatewayArgs {
     /// Reads the files with keys and tokens, and returns the gateway.
     ///
     /// # Errors
-    /// A file that cannot be read, an empty token, and a gateway that would refuse every device.
+    /// A file that cannot be read or has no valid key, an empty token, and a gateway that would refuse every device.
     pub(crate) fn gateway(&self) -> Result<Gateway, String> {
         let keys = match (self.open, &self.hs256_key_file, &self.jwks_file) {
             (true, ..) => Keys::Open,
@@ -134,6 +134,7 @@ impl GatewayArgs {
                 return Err(text.to_owned());
             }
         };
+        keys.check()?;
         let rooms = self.room.iter().map(|text| RoomClass::parse(text)).collect::<Result<_, _>>()?;
         let api_token = self.api_token_file.as_ref().map(secret).transpose()?;
         Ok(Gateway { keys, api_token, has_mqtt: self.mqtt || self.open, rooms })
