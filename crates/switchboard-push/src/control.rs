@@ -24,6 +24,9 @@ pub enum Control {
         session: u64,
         /// Time of the connection, in milliseconds since 1970.
         at_ms: u64,
+        /// The user of the connection, if the device has chosen the key: connections of other users stay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
     },
     /// The device is disconnected.
     Close {

@@ -55,6 +55,17 @@ async fn a_newer_connection_on_another_process_replaces_the_older_one() {
 }
 
 #[tokio::test]
+async fn a_chosen_key_closes_no_connection_of_another_user_on_another_process() {
+    let [one, two] = two().await;
+    let mut ali = one.attach_with("ali", Connect::new("test").key("phone")).await.unwrap();
+    let _mallory = two.attach_with("mallory", Connect::new("test").key("phone")).await.unwrap();
+    // Its order precedes the entry.
+    two.key("phone").close("later").unwrap();
+    let Some(Item::Disconnected(order)) = soon(ali.next()).await.unwrap() else { panic!("not closed") };
+    assert_eq!(order.text, "later");
+}
+
+#[tokio::test]
 async fn a_device_resumes_on_the_other_process() {
     let [one, two] = two().await;
     let mut device = one.attach("ali").await.unwrap();

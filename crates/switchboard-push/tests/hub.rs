@@ -97,6 +97,38 @@ async fn a_newer_connection_with_the_key_replaces_the_older_one() -> Result<()> 
 }
 
 #[tokio::test]
+async fn a_chosen_key_of_another_user_is_refused() -> Result<()> {
+    let hub = open().await;
+    let phone = || Connect::new("test").key("phone");
+    let mut ali = hub.attach_with("ali", phone()).await?;
+    let refused = hub.attach_with("mallory", phone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(
+        refused.message().contains("key \"phone\" is that of a connected device of another user"),
+        "{refused}"
+    );
+    assert!(!hub.user("mallory").is_online());
+    hub.key("phone").publish(&1).await?;
+    assert_eq!(entry(&mut ali).await, "1");
+    // The verifier may name the key of another user.
+    let mut bob = hub.attach_with(Identity::new("bob").key("phone"), Connect::new("test")).await?;
+    assert_eq!(disconnected(&mut ali).await, DisconnectReason::Replaced);
+    hub.key("phone").publish(&2).await?;
+    assert_eq!(entry(&mut bob).await, "2");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_verified_counts_as_chosen() -> Result<()> {
+    let peer = Arc::new(switchboard::Peer::connected("tcp://127.0.0.1:1".into(), None));
+    let credentials = Credentials::new("test", peer).claimed(Identity::new("ali").key("phone"));
+    assert_eq!(open().await.verify(&credentials).await?.key.as_deref(), Some("phone"));
+    let mixed = Hub::builder().auth(Tickets::new([[7; 32]])).open().build().await?;
+    assert_eq!(mixed.verify(&credentials).await?.key, None);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_device_is_closed_after_what_was_published_before() -> Result<()> {
     let hub = open().await;
     let mut device = hub.attach_with("ali", Connect::new("test").key("phone")).await?;

@@ -4,7 +4,7 @@ use super::{
     Hub,
     limits::DeviceLimit,
     rate::OwnRate,
-    registry::{Closer, Session, TooMany},
+    registry::{Closer, ConnectRules, Refusal, Session},
     state::State,
 };
 use crate::{
@@ -33,7 +33,8 @@ use switchboard_wire::Retry;
 pub struct Connect {
     /// Name of the protocol.
     pub protocol: &'static str,
-    /// Key that the device chose; that of its [`Identity`] takes precedence. `None`: the hub chooses one.
+    /// Key that the device chose; that of its [`Identity`] takes precedence. `None`: the hub chooses one. A chosen key
+    /// that a connected device of another user has is refused.
     pub key: Option<String>,
     /// Operations that it accepts.
     pub accepts: Accepts,
@@ -106,6 +107,8 @@ pub struct Device {
     publications: OwnRate,
     key_topic: Topic,
     user_topic: Option<Topic>,
+    /// The device, and not its verifier, has named the key.
+    has_chosen_key: bool,
     /// The order of this connection has arrived: a later one is of a newer connection.
     is_announced: bool,
 }
@@ -135,8 +138,10 @@ impl Device {
     ) -> Result<Device> {
         let state = &hub.state;
         let user_topic = (!identity.user.is_empty()).then(|| names::user(&identity.user)).transpose()?;
-        let chosen = identity.key.clone().or(connect.key).filter(|key| !key.is_empty());
-        let key = chosen.unwrap_or_else(|| format!("{:016x}{:016x}", clock::random(), clock::random()));
+        let verified = identity.key.clone().filter(|key| !key.is_empty());
+        let has_chosen_key = verified.is_none();
+        let named = verified.or(connect.key).filter(|key| !key.is_empty());
+        let key = named.unwrap_or_else(|| format!("{:016x}{:016x}", clock::random(), clock::random()));
         let key_topic = names::key(&key)?;
         if connect.info.len() > INFO_BYTES_MAX {
             let bytes = connect.info.len();
@@ -166,10 +171,17 @@ impl Device {
             DeviceLimit::Refuse(max) => (max.max(1), true),
             DeviceLimit::ReplaceOldest(max) => (max.max(1), false),
         };
-        let replaced = state.registry.insert(&session, max, refuses).map_err(|TooMany(count)| {
-            let text =
-                format!("user \"{}\" has {count} devices; the limit is devices_per_user={max}", session.user);
-            Status::resource_exhausted(text)
+        let rules = ConnectRules { max, refuses, has_chosen_key };
+        let replaced = state.registry.insert(&session, rules).map_err(|refusal| match refusal {
+            Refusal::TooMany(count) => Status::resource_exhausted(format!(
+                "user \"{}\" has {count} devices; the limit is devices_per_user={max}",
+                session.user
+            )),
+            Refusal::KeyOfAnother => Status::permission_denied(format!(
+                "key \"{}\" is that of a connected device of another user; connect with another key, or with a \
+                 token that names this one",
+                session.key
+            )),
         })?;
         for older in replaced {
             let text = "a newer connection has replaced this one";
@@ -188,6 +200,7 @@ impl Device {
             publications: OwnRate::default(),
             key_topic,
             user_topic,
+            has_chosen_key,
             is_announced: false,
         })
     }
@@ -250,16 +263,24 @@ impl Device {
         if !self.state().is_shared {
             return Ok(());
         }
-        let order = Control::Connected { session: self.session.id, at_ms: control::ms(self.session.since) };
+        let order = Control::Connected {
+            session: self.session.id,
+            at_ms: control::ms(self.session.since),
+            user: self.has_chosen_key.then(|| self.session.user.to_string()),
+        };
         self.state().post(&self.key_topic, order.publication())
     }
 
     /// Reads an order that arrived on one of the own topics; returns one that the adapter executes. An order of another
     /// connection with this key becomes [`Control::Close`], if it is newer.
     pub fn order(&mut self, order: Control) -> Option<Control> {
-        let Control::Connected { session, at_ms } = order else { return Some(order) };
+        let Control::Connected { session, at_ms, user } = order else { return Some(order) };
         if session == self.session.id {
             self.is_announced = true;
+            return None;
+        }
+        // On another process, a device of another user has chosen the key.
+        if user.is_some_and(|user| *user != *self.session.user) {
             return None;
         }
         let text = "a newer connection has replaced this one".to_owned();

@@ -69,8 +69,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A user has as many devices as allowed.
-pub(crate) struct TooMany(pub(crate) usize);
+/// Rules for a device that connects.
+pub(crate) struct ConnectRules {
+    /// Devices of its user.
+    pub(crate) max: usize,
+    /// A further device is refused; otherwise it replaces the oldest.
+    pub(crate) refuses: bool,
+    /// The device, and not its verifier, has named the key: it cannot be that of another user.
+    pub(crate) has_chosen_key: bool,
+}
+
+/// The reason why a device is not added.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Its user has this number of devices.
+    TooMany(usize),
+    /// A device of another user has the key.
+    KeyOfAnother,
+}
 
 impl Registry {
     pub(crate) fn new() -> Registry {
@@ -100,14 +116,15 @@ impl Registry {
     /// more than `max`.
     ///
     /// # Errors
-    /// The number of devices of the user, if it has `max` already and `refuses`.
-    pub(crate) fn insert(
-        &self,
-        session: &Arc<Session>,
-        max: usize,
-        refuses: bool,
-    ) -> Result<Sessions, TooMany> {
+    /// The rule that it breaks.
+    pub(crate) fn insert(&self, session: &Arc<Session>, rules: ConnectRules) -> Result<Sessions, Refusal> {
+        let ConnectRules { max, refuses, has_chosen_key } = rules;
         let mut replaced = Sessions::new();
+        // The lock of the keys is always taken before that of the users.
+        let mut keys = lock(&self.shard(&session.key).keys);
+        if has_chosen_key && keys.get(&session.key).is_some_and(|known| known.user != session.user) {
+            return Err(Refusal::KeyOfAnother);
+        }
         if !session.user.is_empty() {
             let mut users = lock(&self.shard(&session.user).users);
             let devices = users.entry(session.user.clone()).or_default();
@@ -118,7 +135,7 @@ impl Registry {
                 if devices.is_empty() {
                     users.remove(&session.user);
                 }
-                return Err(TooMany(count));
+                return Err(Refusal::TooMany(count));
             }
             if devices.is_empty() {
                 self.users.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +146,8 @@ impl Registry {
             }
             devices.push(session.clone());
         }
-        let older = lock(&self.shard(&session.key).keys).insert(session.key.clone(), session.clone());
+        let older = keys.insert(session.key.clone(), session.clone());
+        drop(keys);
         replaced.extend(older);
         self.devices.fetch_add(1, Ordering::Relaxed);
         Ok(replaced)
@@ -246,12 +264,16 @@ mod tests {
         })
     }
 
+    fn rules(max: usize, refuses: bool) -> ConnectRules {
+        ConnectRules { max, refuses, has_chosen_key: true }
+    }
+
     #[test]
     fn the_late_end_of_an_older_connection_removes_nothing_else() {
         let registry = Registry::new();
         let (old, new) = (session(&registry, "ali", "phone"), session(&registry, "ali", "phone"));
-        assert!(registry.insert(&old, 9, true).is_ok_and(|replaced| replaced.is_empty()));
-        let replaced = registry.insert(&new, 9, true).ok().unwrap();
+        assert!(registry.insert(&old, rules(9, true)).is_ok_and(|replaced| replaced.is_empty()));
+        let replaced = registry.insert(&new, rules(9, true)).ok().unwrap();
         assert_eq!(replaced[0].id, old.id);
         registry.remove(&old);
         assert_eq!(registry.key("phone").unwrap().id, new.id);
@@ -267,13 +289,15 @@ mod tests {
         let registry = Registry::new();
         let [a, b, c] = ["a", "b", "c"].map(|key| session(&registry, "ali", key));
         for device in [&a, &b] {
-            assert!(registry.insert(device, 2, true).is_ok());
+            assert!(registry.insert(device, rules(2, true)).is_ok());
         }
-        assert!(registry.insert(&c, 2, true).is_err_and(|TooMany(count)| count == 2));
+        assert!(
+            registry.insert(&c, rules(2, true)).is_err_and(|refusal| matches!(refusal, Refusal::TooMany(2)))
+        );
         let again = session(&registry, "ali", "a");
-        assert!(registry.insert(&again, 2, true).is_ok(), "the same device again");
+        assert!(registry.insert(&again, rules(2, true)).is_ok(), "the same device again");
         registry.remove(&a);
-        let replaced = registry.insert(&c, 2, false).ok().unwrap();
+        let replaced = registry.insert(&c, rules(2, false)).ok().unwrap();
         assert_eq!(replaced.iter().map(|old| old.id).collect::<Vec<_>>(), [b.id]);
     }
 

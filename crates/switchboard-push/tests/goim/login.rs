@@ -30,6 +30,23 @@ async fn a_token_decides_who_a_device_is() {
 }
 
 #[tokio::test]
+async fn a_key_is_taken_from_another_user_in_an_open_hub_alone() {
+    let gateway = start(Hub::builder().open(), |goim| goim).await;
+    let mut old = gateway.device(auth(1, "phone")).await;
+    let _new = gateway.device(auth(2, "phone")).await;
+    old.closed().await;
+    let users =
+        Hub::builder().auth(from_fn(|credentials| async move { Ok(Identity::new(credentials.token)) }));
+    let gateway = start(users, |goim| goim).await;
+    let mut ali = gateway.device(Auth { token: Some("ali".to_owned()), ..auth(1, "phone") }).await;
+    let mut mallory = Device::new(gateway.link().await);
+    let sent = Auth { token: Some("mallory".to_owned()), ..auth(1, "phone") };
+    mallory.client.auth(&sent, &mut mallory.out).unwrap();
+    assert_eq!(mallory.next().await, None);
+    assert_eq!(ali.members().await, 1);
+}
+
+#[tokio::test]
 async fn a_device_that_is_refused_is_closed_without_a_reply() {
     let gateway = start(verified(), |goim| goim).await;
     let none = start(Hub::builder(), |goim| goim).await;
