@@ -175,8 +175,9 @@ impl Inbox {
     }
 
     async fn subscribe(&mut self, hub: &Hub, topic: Topic, start: Start) -> Result<()> {
-        let subscription = start.subscribe(hub.bus(), &topic).await?;
+        // An order that is published while the subscription begins is for this connection.
         let from = if start == Start::Next { 0 } else { control::now_ms() };
+        let subscription = start.subscribe(hub.bus(), &topic).await?;
         let orders_from = crate::names::is_personal(topic.name()).then_some(from);
         let position = subscription.begins_after();
         self.sources.push(Source { topic, subscription, position, orders_from });

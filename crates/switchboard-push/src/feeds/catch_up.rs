@@ -288,6 +288,8 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
         };
         let mut waiting = Waiting::new(id, key, Start::After(after));
         waiting.has_begun = true;
+        // The device has been connected all along: each order after the position is for it.
+        waiting.orders_from = 0;
         feed.waiting.push(waiting);
         feed.detach(id, place.group, false, subscribers);
         if let Some(places) = self.places.get_mut(&id) {

@@ -117,7 +117,7 @@ impl Encoder for Frames {
     }
 
     fn stays_after_lag(&mut self, _: SubscriberId, topic: &Topic) -> bool {
-        topic.name().starts_with("room/kept/")
+        topic.name().starts_with("room/kept/") || topic.name() == "user/kept"
     }
 
     fn begun(&mut self, _: SubscriberId, _: &Accepts, begun: &Begun<'_>, out: &mut Outbox) {
@@ -290,10 +290,12 @@ impl Adapter for LinesAdapter {
         if !self.feeds.lagged(id, buffer, &mut Frames, subscribers) {
             subscribers.abort(id, CloseReason::Lagged);
         }
+        self.notices(subscribers);
     }
 
     fn drained(&mut self, id: SubscriberId, subscribers: &mut Subscribers) {
         self.feeds.drained(id, &mut Frames, subscribers);
+        self.notices(subscribers);
     }
 
     fn disconnected(

@@ -7,7 +7,9 @@ mod support;
 use adapter::Lines;
 use std::time::Duration;
 use support::{Line, start};
+use switchboard_message::Publication;
 use switchboard_push::{Access, Hub, HubLimits, Jwt, Rooms};
+use switchboard_wire::Codec;
 
 #[tokio::test]
 async fn members_of_a_room_get_each_entry_once_and_in_order() {
@@ -235,6 +237,26 @@ async fn a_member_that_stalls_gets_all_kept_entries_and_else_a_gap() {
         assert_eq!(stalled_member(others, 200, 1_000).await, (200, false), "{others} others");
     }
     assert_eq!(stalled_member(9, 200, 5).await, (200, true));
+}
+
+/// A device whose outbox fills up goes on with kept entries, and does not miss an order among them.
+#[tokio::test]
+async fn an_order_reaches_a_device_that_falls_back_to_kept_entries() {
+    let hub = Hub::builder().open().user_history(1_000, Duration::from_secs(60)).build().await.unwrap();
+    let server = start(Lines::new(&hub)).await;
+    let mut line = Line::login(&server, "kept").await;
+    let text = "x".repeat(10_000);
+    for _ in 0..60 {
+        let entry = Publication::new(Codec::Raw, text.clone());
+        hub.user("kept").publish_encoded(entry).await.unwrap();
+    }
+    hub.user("kept").close("bye").unwrap();
+    // The order is older than the time at which the device falls back.
+    std::thread::sleep(Duration::from_millis(5));
+    for _ in 0..60 {
+        assert_eq!(line.next().await, format!("user/kept {text}"));
+    }
+    assert_eq!(support::soon(line.next()).await, "BYE closed");
 }
 
 #[tokio::test]

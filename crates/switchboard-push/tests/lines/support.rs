@@ -43,6 +43,11 @@ impl Line {
     }
 }
 
+/// Fails a test that would otherwise hang.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_secs(60), future).await.expect("it ends")
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     while !condition() {
