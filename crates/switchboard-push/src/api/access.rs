@@ -49,7 +49,7 @@ impl Access {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
-        let sent = bearer.or_else(|| head.parameters(PARAMETER).next());
+        let sent = bearer.or_else(|| head.parameters(PARAMETER).next()).filter(|sent| !sent.is_empty());
         sent.is_some_and(|sent| {
             tokens.iter().any(|Secret(token)| is_equal(sent.as_bytes(), token.as_bytes()))
         })
@@ -89,6 +89,12 @@ mod tests {
             (None, None, false),
         ] {
             assert_eq!(access.admits(&with(header, parameter)), admits, "{header:?} {parameter:?}");
+        }
+        let empty = Access::default().with_token(String::new());
+        for (header, parameter) in
+            [(None, None), (None, Some("")), (Some("Bearer "), None), (Some("Bearer  "), None)]
+        {
+            assert!(!empty.admits(&with(header, parameter)), "{header:?} {parameter:?}");
         }
         assert!(
             Access::Open.admits(&with(None, None)) && !Access::Closed.admits(&with(Some("Bearer x"), None))

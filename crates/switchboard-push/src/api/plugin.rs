@@ -54,7 +54,7 @@ impl GoimApi {
     }
 
     /// Admits callers with this token, in `authorization: Bearer …` or in the parameter `token` of the query. Several
-    /// tokens may be added.
+    /// tokens may be added. An empty token admits no caller.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> GoimApi {
         self.access = self.access.with_token(token.into());

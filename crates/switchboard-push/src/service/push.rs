@@ -54,7 +54,8 @@ impl PushServer {
         PushServer(Arc::new(Api { hub: hub.clone(), access: Access::Role }))
     }
 
-    /// Serves callers with this token in `authorization: Bearer`, whatever the server knows of them.
+    /// Serves callers with this token in `authorization: Bearer`, whatever the server knows of them. An
+    /// empty token admits no caller.
     #[must_use]
     pub fn token(self, token: impl AsRef<[u8]>) -> PushServer {
         let access = Access::Token(hmac::Key::new(hmac::HMAC_SHA256, token.as_ref()));
@@ -105,11 +106,15 @@ impl Api {
                 "the push API needs a caller with the role \"push\"; authenticate with one, or configure a token",
             )),
             Access::Token(key) => {
-                let sent = super::devices::bearer(cx.metadata()).unwrap_or_default();
-                let sent = hmac::Key::new(hmac::HMAC_SHA256, sent.as_bytes());
-                let tag = hmac::sign(&sent, b"push");
-                hmac::verify(key, b"push", tag.as_ref())
-                    .map_err(|_| Status::unauthenticated("the token of the push API is missing or wrong"))
+                let sent = super::devices::bearer(cx.metadata()).filter(|sent| !sent.is_empty());
+                let is_valid = sent.is_some_and(|sent| {
+                    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, sent.as_bytes()), b"push");
+                    hmac::verify(key, b"push", tag.as_ref()).is_ok()
+                });
+                match is_valid {
+                    true => Ok(()),
+                    false => Err(Status::unauthenticated("the token of the push API is missing or wrong")),
+                }
             }
         }
     }

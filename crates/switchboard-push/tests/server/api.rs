@@ -123,6 +123,12 @@ async fn the_api_is_not_open_by_default() {
         assert_eq!(published.is_ok(), is_valid, "{token}");
     }
 
+    let empty = start(PushServer::new(&hub).token("")).await;
+    let client = PushClient::connect(&empty.url()).await.unwrap();
+    assert_eq!(client.publish(request()).await.unwrap_err().code(), Code::Unauthenticated);
+    let published = client.publish(request()).meta("authorization", "Bearer ").await;
+    assert_eq!(published.unwrap_err().code(), Code::Unauthenticated);
+
     let tokens = auth::Tokens::default().token("t1", auth::Caller::new("job").role("push"));
     let tokens = tokens.token("t2", auth::Caller::new("ali"));
     let server = Server::new().auth(tokens).add(PushServer::new(&hub)).listen("tcp://127.0.0.1:0");
