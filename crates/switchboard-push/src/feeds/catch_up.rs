@@ -3,7 +3,7 @@
 use super::{
     Begun, Encoder, Feeds, Notice, Outcome,
     command::{FeedCommand, Kind},
-    feed::{Beginning, Members, Place, UNATTACHED, begin},
+    feed::{Beginning, Members, Place, Taken, UNATTACHED, begin},
 };
 use crate::{
     control::{self, Control},
@@ -116,7 +116,9 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             let step = match waiting.start {
                 Start::Next => {
                     waiting.position = others;
-                    send_begun(&mut waiting, &topic, Outcome::Live, encoder, subscribers);
+                    if !waiting.has_begun {
+                        send_begun(&mut waiting, &topic, Outcome::Live, encoder, subscribers);
+                    }
                     Step::Attach
                 }
                 _ => self.catch_up(index, &mut waiting, (&topic, others, &waker), encoder, subscribers),
@@ -262,31 +264,43 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             }
         });
         let Some((place, shared)) = found else { return false };
-        // Without it, the number of missing entries is not known.
-        let taken = subscribers.position(id, buffer).and_then(|cursor| shared.taken(cursor));
-        let topic = self.feed(place.feed).map(|feed| feed.topic.clone());
-        match (taken, topic) {
-            (Some(taken), Some(topic)) if encoder.stays_after_lag(id, &topic) => {
-                self.fall_back(id, place, taken, subscribers);
-                self.advance(place.feed, encoder, subscribers);
-                true
-            }
-            _ => {
-                self.state.counters.dropped(DropReason::Lagged, 1);
-                false
-            }
+        let cursor = subscribers.position(id, buffer);
+        let taken = cursor.map_or(Taken::NotBefore(None), |cursor| shared.taken(cursor));
+        let Some(topic) = self.feed(place.feed).map(|feed| feed.topic.clone()) else { return false };
+        if !encoder.stays_after_lag(id, &topic) {
+            self.state.counters.dropped(DropReason::Lagged, 1);
+            return false;
         }
+        let (start, lost) = match taken {
+            Taken::UpTo(position) => (Start::After(position), None),
+            Taken::NotBefore(Some(first)) => (Start::After(first), Some(first)),
+            Taken::NotBefore(None) => (Start::Next, None),
+        };
+        if !matches!(taken, Taken::UpTo(_)) {
+            // The number of missing entries is not known.
+            self.state.counters.dropped(DropReason::Lagged, 1);
+        }
+        let key = self.fall_back(id, place, start, subscribers);
+        if let (Some(key), Some(first)) = (key, lost) {
+            let range = first.offset..first.offset.saturating_add(1);
+            let gap = Gap::new(topic, first.epoch, range, None, GapReason::Lagged);
+            subscribers.send(id, |out| encoder.gap(&key, &gap, out));
+        }
+        self.advance(place.feed, encoder, subscribers);
+        true
     }
 
-    /// Has a subscriber that is too slow continue with kept entries after a position.
-    fn fall_back(&mut self, id: SubscriberId, place: Place, after: Position, subscribers: &mut Subscribers) {
-        let Some(feed) = self.feed_mut(place.feed) else { return };
-        let Some(key) =
-            feed.groups.get(place.group as usize).and_then(Option::as_ref).map(|group| group.key.clone())
-        else {
-            return;
-        };
-        let mut waiting = Waiting::new(id, key, Start::After(after));
+    /// Has a subscriber that is too slow continue with kept entries from a start on; returns its key.
+    fn fall_back(
+        &mut self,
+        id: SubscriberId,
+        place: Place,
+        start: Start,
+        subscribers: &mut Subscribers,
+    ) -> Option<K> {
+        let feed = self.feed_mut(place.feed)?;
+        let key = feed.groups.get(place.group as usize)?.as_ref()?.key.clone();
+        let mut waiting = Waiting::new(id, key.clone(), start);
         waiting.has_begun = true;
         // The device has been connected all along: each order after the position is for it.
         waiting.orders_from = 0;
@@ -298,6 +312,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
                 .filter(|known| known.feed == place.feed)
                 .for_each(|known| known.group = UNATTACHED);
         }
+        Some(key)
     }
 
     /// Has subscribers that have much to write continue with kept entries once it is written.
@@ -316,7 +331,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Feeds<K> {
             if let (Some(place), Some(position)) = (place.copied(), position)
                 && encoder.stays_after_lag(*id, &topic)
             {
-                self.fall_back(*id, place, position, subscribers);
+                self.fall_back(*id, place, Start::After(position), subscribers);
                 let waiting = self.feed_mut(index).into_iter().flat_map(|feed| &mut feed.waiting);
                 waiting.filter(|waiting| waiting.id == *id).for_each(|waiting| waiting.is_blocked = true);
             }

@@ -91,12 +91,23 @@ pub(super) struct Shared {
     marks: VecDeque<(u64, Position)>,
 }
 
+/// The entries that a subscriber has taken of a buffer.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    /// All entries up to this one.
+    UpTo(Position),
+    /// It has missed this entry, the first whose position is remembered, and perhaps some before it.
+    NotBefore(Option<Position>),
+}
+
 /// Entries whose positions a buffer remembers.
 const MARKS_MAX: usize = 4_096;
 
 impl Shared {
-    fn new(buffer: BufferId, members: usize) -> Shared {
-        Shared { buffer, members, marks: VecDeque::new() }
+    /// Creates a buffer whose members have been sent the entries up to a position.
+    fn new(buffer: BufferId, members: usize, (head, position): (u64, Option<Position>)) -> Shared {
+        let marks = position.map(|position| (head, position));
+        Shared { buffer, members, marks: marks.into_iter().collect() }
     }
 
     /// Notes the position of an entry that was appended.
@@ -107,10 +118,13 @@ impl Shared {
         self.marks.push_back((head, position));
     }
 
-    /// Returns the position of the last entry that a subscriber has taken; `None` if it is not remembered.
-    pub(super) fn taken(&self, cursor: u64) -> Option<Position> {
+    /// Returns the position after which a subscriber goes on that has taken the bytes up to `cursor`.
+    pub(super) fn taken(&self, cursor: u64) -> Taken {
         let after = self.marks.partition_point(|(head, _)| *head <= cursor);
-        self.marks.get(after.checked_sub(1)?).map(|(_, position)| *position)
+        match after.checked_sub(1).and_then(|last| self.marks.get(last)) {
+            Some((_, position)) => Taken::UpTo(*position),
+            None => Taken::NotBefore(self.marks.front().map(|(_, position)| *position)),
+        }
     }
 }
 
@@ -239,7 +253,7 @@ impl<K: Clone + Eq> Feed<K> {
         });
         let may_share = is_shared && !self.is_personal;
         if let Some(group) = &mut self.groups[at] {
-            group.add(id, may_share, subscribers);
+            group.add(id, may_share, self.position, subscribers);
         }
         at as u32
     }
@@ -279,7 +293,13 @@ impl<K: Clone + Eq> Feed<K> {
 }
 
 impl<K> Group<K> {
-    fn add(&mut self, id: SubscriberId, may_share: bool, subscribers: &mut Subscribers) {
+    fn add(
+        &mut self,
+        id: SubscriberId,
+        may_share: bool,
+        position: Option<Position>,
+        subscribers: &mut Subscribers,
+    ) {
         match &mut self.members {
             Members::Buffer(shared) => {
                 subscribers.attach(id, shared.buffer);
@@ -289,10 +309,11 @@ impl<K> Group<K> {
                 members.push(id);
                 if may_share && members.len() >= BUFFER_FROM {
                     let buffer = subscribers.open_buffer();
+                    let begin = (subscribers.head(buffer), position);
                     for member in members.iter() {
                         subscribers.attach(*member, buffer);
                     }
-                    self.members = Members::Buffer(Box::new(Shared::new(buffer, members.len())));
+                    self.members = Members::Buffer(Box::new(Shared::new(buffer, members.len(), begin)));
                 }
             }
         }
