@@ -19,7 +19,10 @@ use crate::{
 use bytes::Bytes;
 use std::{
     fmt,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 use switchboard::{Result, Status};
@@ -165,6 +168,7 @@ impl Device {
             since: clock::time_of_day(),
             info: connect.info,
             closer,
+            is_replaced: AtomicBool::new(false),
         });
         let (max, refuses) = match state.limits.devices_per_user {
             DeviceLimit::Unlimited => (usize::MAX, false),

@@ -12,7 +12,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::SystemTime,
 };
@@ -41,6 +41,15 @@ pub(crate) struct Session {
     /// Information for the members of its rooms.
     pub(crate) info: Bytes,
     pub(crate) closer: Box<dyn Closer>,
+    /// A newer connection has replaced it: it is closed soon, and is not counted.
+    pub(crate) is_replaced: AtomicBool,
+}
+
+impl Session {
+    /// Marks the session as replaced; returns false if it was already.
+    fn replace(&self) -> bool {
+        !self.is_replaced.swap(true, Ordering::Relaxed)
+    }
 }
 
 pub(crate) type Members = BTreeMap<u64, Arc<Session>>;
@@ -111,9 +120,8 @@ impl Registry {
         self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Adds a device. Returns those that it replaces: the older one with its key, and the oldest of its user if that
-    /// has
-    /// more than `max`.
+    /// Adds a device. Returns those that it replaces: the older one with its key, and the oldest of its user above
+    /// `max`. Each is returned once.
     ///
     /// # Errors
     /// The rule that it breaks.
@@ -129,26 +137,27 @@ impl Registry {
             let mut users = lock(&self.shard(&session.user).users);
             let devices = users.entry(session.user.clone()).or_default();
             // A new connection of a device that is connected already needs no room of its own.
-            let others = devices.iter().filter(|known| known.key != session.key).count();
+            let is_other =
+                |known: &Session| known.key != session.key && !known.is_replaced.load(Ordering::Relaxed);
+            let others = devices.iter().filter(|known| is_other(known)).count();
             if others >= max && refuses {
-                let count = devices.len();
                 if devices.is_empty() {
                     users.remove(&session.user);
                 }
-                return Err(Refusal::TooMany(count));
+                return Err(Refusal::TooMany(others));
             }
             if devices.is_empty() {
                 self.users.fetch_add(1, Ordering::Relaxed);
             }
-            if others >= max {
-                let oldest = devices.iter().find(|known| known.key != session.key);
-                replaced.extend(oldest.cloned());
-            }
+            let above = (others + 1).saturating_sub(max);
+            let oldest = devices.iter().filter(|known| is_other(known)).take(above);
+            replaced.extend(oldest.cloned());
             devices.push(session.clone());
         }
         let older = keys.insert(session.key.clone(), session.clone());
         drop(keys);
         replaced.extend(older);
+        replaced.retain(|known| known.replace());
         self.devices.fetch_add(1, Ordering::Relaxed);
         Ok(replaced)
     }
@@ -261,6 +270,7 @@ mod tests {
             since: SystemTime::UNIX_EPOCH,
             info: Bytes::new(),
             closer: Box::new(|_: Disconnect| {}),
+            is_replaced: AtomicBool::new(false),
         })
     }
 
@@ -299,6 +309,23 @@ mod tests {
         registry.remove(&a);
         let replaced = registry.insert(&c, rules(2, false)).ok().unwrap();
         assert_eq!(replaced.iter().map(|old| old.id).collect::<Vec<_>>(), [b.id]);
+    }
+
+    /// The replaced devices are closed later: a further one replaces others.
+    #[test]
+    fn connections_in_a_row_do_not_exceed_the_limit() {
+        let registry = Registry::new();
+        let devices = ["a", "b", "c", "d"].map(|key| session(&registry, "ali", key));
+        let mut replaced = Vec::new();
+        for device in &devices {
+            replaced.extend(registry.insert(device, rules(1, false)).unwrap().iter().map(|old| old.id));
+        }
+        assert_eq!(replaced, [devices[0].id, devices[1].id, devices[2].id]);
+        let again = session(&registry, "ali", "d");
+        let replaced = registry.insert(&again, rules(1, false)).unwrap();
+        assert_eq!(replaced.iter().map(|old| old.id).collect::<Vec<_>>(), [devices[3].id]);
+        let other = session(&registry, "ali", "e");
+        assert!(matches!(registry.insert(&other, rules(2, true)), Ok(none) if none.is_empty()));
     }
 
     #[test]
