@@ -35,6 +35,24 @@ async fn a_room_that_does_not_admit_a_device_leaves_it_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_device_without_a_subscription_is_no_member() {
+    let mut limits = switchboard_message::Limits::default();
+    // The topics of all keys, users and devices, and one of the two rooms.
+    limits.subscriptions_max = 4;
+    let gateway = start(Hub::builder().open().bus_limits(limits), |goim| goim).await;
+    let mut device = gateway.device(auth(1, "k")).await;
+    assert_eq!(device.members().await, 1);
+    device.client.change_room(Some("live://2"), &mut device.out).unwrap();
+    assert_eq!(device.reply().await.0, operation::CHANGE_ROOM_REPLY);
+    gateway.hub.user(1).join("live/3").unwrap();
+    while gateway.goim.stats().rooms_refused < 2 {
+        tokio::task::yield_now().await;
+    }
+    let counts = [1, 2, 3].map(|room| gateway.hub.room(format!("live/{room}")).count());
+    assert_eq!((counts, device.members().await), ([1, 0, 0], 1));
+}
+
+#[tokio::test]
 async fn a_device_has_a_limit_of_operations() {
     let limits = Limits { accepts_max: 3, ..Limits::default() };
     let gateway = start(Hub::builder().open(), |goim| goim.limits(limits)).await;

@@ -1,7 +1,7 @@
 //! Events of a connected device.
 
 use super::{adapter::GoimAdapter, peer::Peer, settings::DeviceMessage, stats::count};
-use crate::{api, start::Start};
+use crate::{Joined, api, start::Start};
 use std::{
     pin::Pin,
     task::{Context as TaskContext, Waker},
@@ -100,8 +100,26 @@ impl GoimAdapter {
     ) -> Result<()> {
         let Some(device) = &mut peer.device else { return Ok(()) };
         let joined = device.join(room)?;
+        self.subscribe_room(id, peer, (room, &joined), subscribers)
+    }
+
+    /// Subscribes to a room that a device has joined; without a subscription, it is no member.
+    fn subscribe_room(
+        &mut self,
+        id: SubscriberId,
+        peer: &mut Peer,
+        (room, joined): (&str, &Joined),
+        subscribers: &mut Subscribers,
+    ) -> Result<()> {
         let start = (peer.key(), Start::Next);
-        self.feeds.subscribe(id, &joined.topic, start, &mut self.encoder, subscribers)
+        let subscribed = self.feeds.subscribe(id, &joined.topic, start, &mut self.encoder, subscribers);
+        if subscribed.is_err()
+            && !joined.is_known
+            && let Some(device) = &mut peer.device
+        {
+            device.leave_by_server(room);
+        }
+        subscribed
     }
 
     /// Has a device join a room because the server or its token wants it.
@@ -113,10 +131,9 @@ impl GoimAdapter {
         subscribers: &mut Subscribers,
     ) {
         let Some(device) = &mut peer.device else { return };
-        let joined = device.join_by_server(room).and_then(|joined| {
-            let start = (peer.key(), Start::Next);
-            self.feeds.subscribe(id, &joined.topic, start, &mut self.encoder, subscribers)
-        });
+        let joined = device
+            .join_by_server(room)
+            .and_then(|joined| self.subscribe_room(id, peer, (room, &joined), subscribers));
         match joined {
             Ok(()) => drop(peer.room.get_or_insert_with(|| room.into())),
             Err(status) => {
