@@ -161,6 +161,8 @@ static CONNECTION: ServiceInfo = ServiceInfo {
 fn with_auth(auth: &dyn Auth, credentials: &Credentials) -> Option<Verify> {
     let mut metadata: Metadata = credentials.metadata.clone();
     if !credentials.token.is_empty() {
+        // The token is that of the device; a header may be that of a gateway before it.
+        metadata.remove("authorization");
         let value = format!("Bearer {}", credentials.token);
         if metadata.insert("authorization", value).is_err() {
             let status = Status::unauthenticated("the token has characters that a header cannot have");

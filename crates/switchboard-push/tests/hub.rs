@@ -454,6 +454,22 @@ async fn further_limits_are_reached() -> Result<()> {
     Ok(())
 }
 
+/// A gateway may send its own credentials.
+#[tokio::test]
+async fn the_token_of_a_device_precedes_a_header() -> Result<()> {
+    let tokens = switchboard::auth::Tokens::default().token("t1", switchboard::auth::Caller::new("ali"));
+    let tokens = tokens.token("t2", switchboard::auth::Caller::new("gateway"));
+    let hub = Hub::builder().auth_of_calls(tokens).build().await?;
+    let peer = Arc::new(switchboard::Peer::connected("tcp://127.0.0.1:1".into(), None));
+    for header in ["Bearer t2", "Basic dDI6", ""] {
+        let mut metadata = switchboard_wire::Metadata::new();
+        metadata.insert("authorization", header).unwrap();
+        let credentials = Credentials::new("test", peer.clone()).token("t1").metadata(metadata);
+        assert_eq!(hub.verify(&credentials).await?.user, "ali", "{header}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_ticket_is_a_credential() -> Result<()> {
     let tickets = Tickets::new([[7; 32]]);
