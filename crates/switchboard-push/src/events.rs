@@ -45,6 +45,7 @@ const PIECE_BYTES: usize = 16 << 10;
 /// `Unauthenticated` for a device that the hub refuses, `PermissionDenied` for a room that does not admit it,
 /// `InvalidArgument` for parameters that break a rule, and the errors of the hub.
 pub(crate) async fn respond(hub: &Hub, request: &RouteRequest) -> Result<RouteResponse> {
+    let closing = hub.state.closing.subscribe();
     let head = &request.head;
     if head.verb != "GET" {
         let text = format!("{} {}: this path has GET\n", head.verb, head.path);
@@ -69,7 +70,7 @@ pub(crate) async fn respond(hub: &Hub, request: &RouteRequest) -> Result<RouteRe
         connect.user_start = wanted.start(&names::user(&identity.user)?, &mut unreadable, None);
     }
     let mut inbox = hub.attach_with(identity, connect).await?;
-    inbox.end_with_server();
+    inbox.end_with_server(closing);
     for room in &wanted.rooms {
         let start = wanted.start(&names::room(room)?, &mut unreadable, wanted.last);
         inbox.join_from(room, start).await?;

@@ -19,7 +19,10 @@ use std::{
 };
 use switchboard::Result;
 use switchboard_message::{Delivery, Gap, Message, Position, Subscription, Topic};
-use tokio::time::{Sleep, sleep};
+use tokio::{
+    sync::watch,
+    time::{Sleep, sleep},
+};
 
 /// Item of an [`Inbox`].
 #[derive(Debug)]
@@ -201,13 +204,11 @@ impl Inbox {
         self.device.as_mut()
     }
 
-    /// Disconnects the device when a server of the hub drains.
-    pub(crate) fn end_with_server(&mut self) {
-        let Some(device) = &self.device else { return };
-        let mut closing = device.hub().state.closing.subscribe();
+    /// Disconnects the device when a server of the hub drains, from the time on at which `closing` was created.
+    pub(crate) fn end_with_server(&mut self, mut closing: watch::Receiver<u64>) {
         self.closing = Some(Box::pin(async move {
             // The sender may end first: then the hub is gone, too.
-            let _ = closing.wait_for(|closing| *closing).await;
+            let _ = closing.changed().await;
         }));
     }
 

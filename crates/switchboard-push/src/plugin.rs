@@ -59,7 +59,7 @@ struct Streams(Hub);
 
 impl PluginServer for Streams {
     fn drain(&self, _: Duration) {
-        self.0.state.closing.send_replace(true);
+        self.0.state.closing.send_modify(|drains| *drains = drains.wrapping_add(1));
     }
 }
 

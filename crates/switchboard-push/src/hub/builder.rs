@@ -203,7 +203,7 @@ impl HubBuilder {
             has_user_history: user_history.is_some(),
             tickets,
             resume_window,
-            closing: watch::Sender::new(false),
+            closing: watch::Sender::new(0),
             all_topic: Topic::new(names::ALL)?,
             outgoing: is_shared.then(|| send_later(bus.clone())),
             bus,

@@ -61,8 +61,8 @@ pub(crate) struct State {
     /// Signs resume tokens.
     pub(crate) tickets: Tickets,
     pub(crate) resume_window: Duration,
-    /// Set when a server of the hub drains: streams of devices end.
-    pub(crate) closing: watch::Sender<bool>,
+    /// Number of drains of servers of the hub: each ends the streams of devices that are connected.
+    pub(crate) closing: watch::Sender<u64>,
     /// Publications to an engine that nothing waits for.
     pub(crate) outgoing: Option<mpsc::Sender<(Topic, Publication)>>,
 }

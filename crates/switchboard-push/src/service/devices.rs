@@ -83,6 +83,7 @@ impl v1::Devices for Devices {
         cx: &Cx,
         out: Sender<v1::SubscribeEvent>,
     ) -> Result<()> {
+        let closing = self.hub.state.closing.subscribe();
         if request.rooms.len() > ROOMS_MAX {
             let text = format!("field rooms has {} values; the limit is {ROOMS_MAX}", request.rooms.len());
             return Err(Status::resource_exhausted(text));
@@ -99,7 +100,7 @@ impl v1::Devices for Devices {
             connect.user_start = Start::After(convert::to_position(after));
         }
         let mut inbox = self.hub.attach_with(identity, connect).await?;
-        inbox.end_with_server();
+        inbox.end_with_server(closing);
         for room in request.rooms {
             let start = match room.start {
                 None => Start::Next,

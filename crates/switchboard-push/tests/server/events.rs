@@ -103,6 +103,20 @@ async fn streams_end_when_the_server_stops() {
 }
 
 #[tokio::test]
+async fn a_hub_has_streams_on_a_server_that_starts_after_another_has_stopped() {
+    let hub = Hub::builder().open().build().await.unwrap();
+    let first = start(&hub).await;
+    soon(first.stop(switchboard::StopOptions::default())).await;
+    let second = start(&hub).await;
+    let (mut client, _) = Client::events(&second, "room=a&user=ali", "").await;
+    hub.room("a").publish(&1).await.unwrap();
+    assert_eq!(client.next().await, entry("room/a", 1, "1"));
+    let stopping = tokio::spawn(second.stop(switchboard::StopOptions::default()));
+    assert_eq!(client.next().await.0, "disconnected");
+    soon(stopping).await.unwrap();
+}
+
+#[tokio::test]
 async fn curl_is_a_member_of_a_room() {
     let hub = builder().build().await.unwrap();
     let server = start(&hub).await;
