@@ -8,7 +8,10 @@ use std::{
 };
 use switchboard::{Result, runtime};
 use switchboard_fanout::{CloseReason, SubscriberId, Subscribers};
-use switchboard_wire::goim::{Event, Variant, imcloud};
+use switchboard_wire::goim::{
+    Event, Variant,
+    imcloud::{self, Receivers},
+};
 
 impl GoimAdapter {
     /// Handles an event of the machine.
@@ -185,10 +188,24 @@ impl GoimAdapter {
     }
 
     /// Publishes a push of a device with im-cloud. One that waits for an engine of the bus is completed by a task.
-    fn push(&self, peer: &mut Peer, push: imcloud::Push) {
+    fn push(&self, peer: &mut Peer, mut push: imcloud::Push) {
         let hub = &self.context.hub;
         let is_allowed = self.context.settings.allows_device_pushes;
-        if !is_allowed || !peer.may_push(hub.limits().publications_per_s) {
+        // Each receiver is a publication.
+        let receivers = match &mut push.to {
+            Receivers::Keys(keys) => {
+                keys.sort_unstable();
+                keys.dedup();
+                keys.len()
+            }
+            Receivers::Mids(mids) => {
+                mids.sort_unstable();
+                mids.dedup();
+                mids.len()
+            }
+            _ => 1,
+        };
+        if !is_allowed || !peer.may_push(receivers, hub.limits().publications_per_s) {
             return count(&self.context.counters.pushes_refused);
         }
         count(&self.context.counters.pushes);

@@ -65,9 +65,9 @@ impl Peer {
         self.machine.variant() == Variant::ImCloud && !self.is_websocket && self.device.is_some()
     }
 
-    /// Counts a push of the device; returns false above `per_second`.
-    pub(super) fn may_push(&mut self, per_second: f64) -> bool {
-        self.pushes.take(clock::now(), per_second)
+    /// Counts a push of the device to this many receivers; returns false above `per_second`.
+    pub(super) fn may_push(&mut self, receivers: usize, per_second: f64) -> bool {
+        self.pushes.take(clock::now(), receivers, per_second)
     }
 }
 
@@ -79,12 +79,16 @@ struct PushRate {
 }
 
 impl PushRate {
-    fn take(&mut self, now: Instant, per_second: f64) -> bool {
+    fn take(&mut self, now: Instant, receivers: usize, per_second: f64) -> bool {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1)) {
             (self.since, self.count) = (Some(now), 0);
         }
-        self.count = self.count.saturating_add(1);
-        f64::from(self.count) <= per_second.max(1.0)
+        let count = self.count.saturating_add(u32::try_from(receivers).unwrap_or(u32::MAX));
+        let is_allowed = f64::from(count) <= per_second.max(1.0);
+        if is_allowed {
+            self.count = count;
+        }
+        is_allowed
     }
 }
 
@@ -95,8 +99,10 @@ mod tests {
     #[test]
     fn pushes_of_a_device_are_limited_by_the_second() {
         let (mut rate, start) = (PushRate::default(), Instant::now());
-        let taken = |rate: &mut PushRate, at| (0..5).filter(|_| rate.take(at, 3.0)).count();
+        let taken = |rate: &mut PushRate, at| (0..5).filter(|_| rate.take(at, 1, 3.0)).count();
         assert_eq!((taken(&mut rate, start), taken(&mut rate, start)), (3, 0));
         assert_eq!(taken(&mut rate, start + Duration::from_secs(1)), 3);
+        let later = start + Duration::from_secs(2);
+        assert!(!rate.take(later, 4, 3.0) && rate.take(later, 2, 3.0) && !rate.take(later, 2, 3.0));
     }
 }
