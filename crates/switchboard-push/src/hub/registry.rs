@@ -79,6 +79,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Rules for a device that connects.
+#[derive(Clone, Copy)]
 pub(crate) struct ConnectRules {
     /// Devices of its user.
     pub(crate) max: usize,
