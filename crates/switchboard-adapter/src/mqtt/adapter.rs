@@ -11,6 +11,7 @@ use crate::{
     responses::{add, flush},
     task::Task,
 };
+use bytes::Bytes;
 use std::{num::NonZeroU16, sync::Arc, time::Duration};
 use switchboard_core::{Caller, clock};
 use switchboard_fanout::{
@@ -31,7 +32,13 @@ const SUBSCRIPTION_BYTES: usize = 1024;
 #[derive(Debug)]
 pub(super) enum Command {
     /// The bus has accepted a message of a client, or has refused it.
-    Published(SubscriberId, Option<NonZeroU16>, Result<(), Status>),
+    Published {
+        client_id: Bytes,
+        /// Number of the session.
+        number: u64,
+        packet_id: Option<NonZeroU16>,
+        outcome: Result<(), Status>,
+    },
     /// Feeds have entries.
     Ready,
     /// A client whose outbox was full may have room.
@@ -91,7 +98,8 @@ impl MqttAdapter {
             ServerEvent::Disconnect(disconnect) => return Err(self.disconnect(index, &disconnect)),
             ServerEvent::Ping => {}
             ServerEvent::Publish(publish) => {
-                self.publish(index, &publish, subscribers)?;
+                self.publish(index, &publish)?;
+                self.pause_while_full(index, subscribers);
                 self.unread = self.unread.saturating_add(1);
                 if self.unread >= UNREAD_MAX {
                     self.flush(index, subscribers);
@@ -260,8 +268,8 @@ impl Adapter for MqttAdapter {
 
     fn command(&mut self, command: Command, subscribers: &mut Subscribers) {
         match command {
-            Command::Published(id, packet_id, outcome) => {
-                self.published(id, packet_id, outcome, subscribers);
+            Command::Published { client_id, number, packet_id, outcome } => {
+                self.published((&client_id, number), packet_id, outcome, subscribers);
             }
             Command::Ready => {}
             Command::Room(id) => self.recheck(id, subscribers),

@@ -3,12 +3,7 @@
 use super::session::{Grant, Session};
 use crate::task::Task;
 use bytes::Bytes;
-use std::{
-    collections::{HashMap, VecDeque},
-    num::NonZeroU16,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, num::NonZeroU16, sync::Arc, time::Duration};
 use switchboard_core::{Caller, Peer, clock};
 use switchboard_fanout::{Admitted, SubscriberId, Subscribers};
 use switchboard_message::Topic;
@@ -47,9 +42,7 @@ pub(super) struct Client {
     pub(super) retained: VecDeque<RetainedCursor>,
     /// Acknowledgements in the order of their messages.
     pub(super) acks: VecDeque<PendingAck>,
-    /// Publications that wait for the bus, by packet identifier; at most one of QoS 0, which has none.
-    pub(super) publishing: HashMap<Option<NonZeroU16>, Task>,
-    /// Nothing is read until a publication is done.
+    /// It is not read until the bus has messages of it.
     pub(super) is_paused: bool,
     /// The topic name of the last publication, and its topic.
     pub(super) last: Option<(Bytes, Topic)>,
@@ -91,7 +84,6 @@ impl Client {
             stalled: Vec::new(),
             retained: VecDeque::new(),
             acks: VecDeque::new(),
-            publishing: HashMap::new(),
             is_paused: false,
             last: None,
         }
@@ -102,6 +94,11 @@ impl Client {
         let has_window =
             self.session.as_ref().is_some_and(|session| !needs_window || session.window.has_room());
         self.waiting < ROOM_BYTES && has_window && self.server.is_open()
+    }
+
+    /// Returns whether the acknowledgement of a message waits for the bus.
+    pub(super) fn awaits_outcome(&self, packet_id: NonZeroU16) -> bool {
+        self.acks.iter().any(|ack| ack.packet_id == packet_id && ack.outcome.is_none())
     }
 
     /// Adds a feed that is read when the client has room.

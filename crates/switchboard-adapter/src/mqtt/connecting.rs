@@ -94,7 +94,12 @@ impl MqttAdapter {
             client.check = None;
         }
         match self.decide(index, checked, subscribers) {
-            Ok(()) => subscribers.resume(id),
+            Ok(()) => {
+                let client = self.clients.get(index);
+                if client.is_some_and(|client| !client.is_paused) {
+                    subscribers.resume(id);
+                }
+            }
             Err(reason) => {
                 flush(id, &mut self.out, subscribers);
                 subscribers.close(id, reason);
@@ -157,6 +162,7 @@ impl MqttAdapter {
         }
         self.flush(index, subscribers);
         self.redeliver(index, subscribers);
+        self.pause_while_full(index, subscribers);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::{
     clients::Client,
     feeds::Kind,
     messages::{self, Incoming},
+    publishing::Outcome,
     session::Session,
     sessions::Absent,
 };
@@ -30,7 +31,6 @@ impl MqttAdapter {
     /// once or after its delay.
     pub(super) fn leave(&mut self, index: u32, subscribers: &mut Subscribers) {
         let Some(client) = self.clients.get_mut(index) else { return };
-        client.publishing.clear();
         let Some(mut session) = client.session.take() else { return };
         let (will, caller, expiry) = (client.will.take(), client.caller.take(), client.session_expiry);
         let is_kept = expiry != Some(0);
@@ -127,7 +127,7 @@ impl MqttAdapter {
         match self.publish_entry(&topic, &incoming, caller.map(|caller| &**caller)) {
             Ok(outcome) => {
                 add(&counters.wills, 1);
-                if let super::publishing::Outcome::Waits(publishing) = outcome {
+                if let Outcome::Durable(publishing) | Outcome::Blocked(publishing) = outcome {
                     // Nothing waits for its outcome.
                     let task = async move {
                         if let Err(status) = publishing.await {

@@ -4,6 +4,8 @@ use super::{
     adapter::{Command, MqttAdapter},
     clients::{Client, PendingAck},
     messages::{self, Incoming, NotTopic},
+    retained::Retention,
+    session::Publishing,
     shared::{RefusedPublish, Settings},
     subscribing::reason_of,
 };
@@ -15,7 +17,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use switchboard_core::{Caller, Result, layer::BoxFuture};
-use switchboard_fanout::{CloseReason, SubscriberId, Subscribers};
+use switchboard_fanout::{CloseReason, Subscribers};
 use switchboard_message::{Attempt, Topic};
 use switchboard_wire::{
     Status,
@@ -26,8 +28,10 @@ use switchboard_wire::{
 pub(super) enum Outcome {
     /// The bus has it; with the number of subscriptions that receive it, of clients and of others.
     Published(u32),
-    /// The topic is durable, or makes its publishers wait.
-    Waits(BoxFuture<'static, Result<()>>),
+    /// The topic is durable: its entries have the order in which the futures are polled first.
+    Durable(BoxFuture<'static, Result<()>>),
+    /// The topic makes its publishers wait: its entries have the order in which the futures end.
+    Blocked(BoxFuture<'static, Result<()>>),
 }
 
 impl MqttAdapter {
@@ -35,32 +39,22 @@ impl MqttAdapter {
     ///
     /// # Errors
     /// The reason to close a client before version 5 whose message is refused.
-    pub(super) fn publish(
-        &mut self,
-        index: u32,
-        publish: &Publish,
-        subscribers: &mut Subscribers,
-    ) -> Result<(), CloseReason> {
-        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
-        let Some(session) = client.session.as_mut() else { return Ok(()) };
-        if let (QoS::ExactlyOnce, Some(packet_id)) = (publish.qos, publish.packet_id)
-            && !session.received.insert(packet_id)
-        {
+    pub(super) fn publish(&mut self, index: u32, publish: &Publish) -> Result<(), CloseReason> {
+        if self.repeats(index, publish) {
             add(&self.shared.counters().repeated, 1);
-            if !client.publishing.contains_key(&Some(packet_id)) {
-                acknowledge(client, AckKind::PubRec, packet_id, Some((Reason::SUCCESS, String::new())));
-                self.write_acks(index);
-            }
             return Ok(());
         }
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        let Some(session) = client.session.as_mut() else { return Ok(()) };
         let origin = session.has_no_local().then_some(session.number);
+        let (qos, packet_id) = (publish.qos, publish.packet_id);
         let topic = match topic_of(client, publish) {
             Ok(topic) => topic,
-            Err((reason, text)) => return self.refused(index, publish, reason, text),
+            Err((reason, text)) => return self.refused(index, qos, packet_id, reason, text),
         };
         let caller = client.caller.clone();
         let incoming = Incoming {
-            qos: publish.qos,
+            qos,
             retain: publish.retain,
             properties: &publish.properties,
             payload: &publish.payload,
@@ -68,24 +62,38 @@ impl MqttAdapter {
         };
         match self.publish_entry(&topic, &incoming, caller.as_deref()) {
             Ok(Outcome::Published(receivers)) => {
-                add(&self.shared.counters().published, 1);
                 let is_unheard = receivers == 0;
                 let reason = if is_unheard { Reason::NO_MATCHING_SUBSCRIBERS } else { Reason::SUCCESS };
-                self.accepted(index, publish, reason);
+                self.accepted(index, qos, packet_id, reason);
                 Ok(())
             }
-            Ok(Outcome::Waits(publishing)) => {
-                self.wait(index, publish, publishing, subscribers);
-                Ok(())
-            }
-            Err(status) => {
-                let reason = reason_of(&status, Reason::TOPIC_NAME_INVALID);
-                self.refused(index, publish, reason, status.message())
-            }
+            Ok(Outcome::Durable(publishing)) => self.wait(index, qos, packet_id, publishing, false),
+            Ok(Outcome::Blocked(publishing)) => self.wait(index, qos, packet_id, publishing, true),
+            Err(status) => self.refused_by_bus(index, qos, packet_id, &status),
         }
     }
 
-    /// Publishes an entry, and keeps it if it is to be retained.
+    /// Returns whether a client repeats a message that the bus has, or that waits for it. The acknowledgement of the
+    /// latter follows when the bus has it.
+    fn repeats(&mut self, index: u32, publish: &Publish) -> bool {
+        let Some(packet_id) = publish.packet_id else { return false };
+        let Some(client) = self.clients.get_mut(index) else { return false };
+        let Some(session) = client.session.as_mut() else { return false };
+        if session.publishing.contains_key(&Some(packet_id)) {
+            if !client.awaits_outcome(packet_id) {
+                acknowledge(client, kind_of(publish.qos), packet_id, None);
+            }
+            return true;
+        }
+        if publish.qos != QoS::ExactlyOnce || session.received.insert(packet_id) {
+            return false;
+        }
+        acknowledge(client, AckKind::PubRec, packet_id, Some((Reason::SUCCESS, String::new())));
+        self.write_acks(index);
+        true
+    }
+
+    /// Publishes an entry. One that is to be retained is when the bus has accepted it.
     ///
     /// # Errors
     /// Returns the errors of the rules and of the bus.
@@ -98,131 +106,167 @@ impl MqttAdapter {
         let Settings { bus, rules, .. } = &self.shared.settings;
         let publication = messages::publication(incoming)?;
         rules.admit(topic.name(), caller, slice::from_ref(&publication))?;
-        if incoming.retain {
-            self.shared.retained().set(topic, incoming)?;
-        }
-        match bus.publish_encoded(topic, publication).attempt()? {
-            Attempt::Published(_, receivers) => Ok(Outcome::Published(receivers)),
-            Attempt::Durable(_) | Attempt::Waits(_) => {
-                let (bus, topic) = (bus.clone(), topic.clone());
-                let publication = messages::publication(incoming)?;
-                let publishing = async move { bus.publish_encoded(&topic, publication).await.map(drop) };
-                Ok(Outcome::Waits(Box::pin(publishing)))
+        let retention = match incoming.retain {
+            true => Some(Retention::new(&self.shared, topic, messages::publication(incoming)?)?),
+            false => None,
+        };
+        let is_durable = match bus.publish_encoded(topic, publication).attempt()? {
+            Attempt::Published(_, receivers) => {
+                retention.map_or(Ok(()), Retention::store)?;
+                return Ok(Outcome::Published(receivers));
             }
-        }
+            Attempt::Durable(_) => true,
+            Attempt::Waits(_) => false,
+        };
+        let (bus, topic) = (bus.clone(), topic.clone());
+        let publication = messages::publication(incoming)?;
+        let publishing: BoxFuture<'static, Result<()>> = Box::pin(async move {
+            bus.publish_encoded(&topic, publication).await?;
+            retention.map_or(Ok(()), Retention::store)
+        });
+        Ok(if is_durable { Outcome::Durable(publishing) } else { Outcome::Blocked(publishing) })
     }
 
-    /// Waits for the bus. The first poll passes the entry on, so that entries keep their order; the client is not read
-    /// while more than its receive maximum waits.
+    /// Waits for the bus. The first poll passes an entry of a durable topic on, so that entries keep their order. The
+    /// client is not read while one of its messages waits for room in a topic, or one of QoS 0 waits.
+    ///
+    /// # Errors
+    /// The reason to close a client before version 5 whose message is refused.
     fn wait(
         &mut self,
         index: u32,
-        publish: &Publish,
+        qos: QoS,
+        packet_id: Option<NonZeroU16>,
         mut publishing: BoxFuture<'static, Result<()>>,
-        subscribers: &mut Subscribers,
-    ) {
-        let polled = pin!(&mut publishing).poll(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(outcome) = polled {
-            return self.waited(index, publish.packet_id, publish.qos, outcome);
+        is_blocked: bool,
+    ) -> Result<(), CloseReason> {
+        match pin!(&mut publishing).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => {
+                self.accepted(index, qos, packet_id, Reason::SUCCESS);
+                return Ok(());
+            }
+            Poll::Ready(Err(status)) => return self.refused_by_bus(index, qos, packet_id, &status),
+            Poll::Pending => {}
         }
-        let Some(client) = self.clients.get_mut(index) else { return };
-        let packet_id = publish.packet_id;
-        let (id, engine) = (client.id, self.engine.clone());
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
         if let Some(packet_id) = packet_id {
-            acknowledge(client, kind_of(publish.qos), packet_id, None);
+            acknowledge(client, kind_of(qos), packet_id, None);
         }
+        let Some(session) = client.session.as_mut() else { return Ok(()) };
+        let (client_id, number) = (session.client_id.clone(), session.number);
+        let engine = self.engine.clone();
         let task = Task::spawn(async move {
             let outcome = publishing.await;
             // An engine that has ended has no clients.
-            let _ = engine.send(Command::Published(id, packet_id, outcome)).await;
+            let _ = engine.send(Command::Published { client_id, number, packet_id, outcome }).await;
         });
-        client.publishing.insert(packet_id, task);
-        let is_full = client.publishing.len() >= usize::from(self.shared.settings.limits.receive_max);
-        if publish.qos == QoS::AtMostOnce || is_full {
-            client.is_paused = true;
-            subscribers.pause(id);
+        session.publishing.insert(packet_id, Publishing { qos, _task: task });
+        if is_blocked || packet_id.is_none() {
+            session.paused_by = Some(packet_id);
+        }
+        Ok(())
+    }
+
+    /// Stops or continues reading a client: a message of it waits and later ones must not overtake it, or as many
+    /// messages as the receive maximum wait for the bus or for their acknowledgement.
+    pub(super) fn pause_while_full(&mut self, index: u32, subscribers: &mut Subscribers) {
+        let max = usize::from(self.shared.settings.limits.receive_max.max(1));
+        let Some(client) = self.clients.get_mut(index) else { return };
+        let Some(session) = client.session.as_ref() else { return };
+        let is_full = session.paused_by.is_some() || session.publishing.len().max(client.acks.len()) >= max;
+        match (is_full, std::mem::replace(&mut client.is_paused, is_full)) {
+            (true, false) => subscribers.pause(client.id),
+            (false, true) => subscribers.resume(client.id),
+            _ => {}
         }
     }
 
-    /// The bus has accepted a message that waited, or has refused it.
+    /// The bus has accepted a message that waited, or has refused it. The client may be absent: it repeats the message.
     pub(super) fn published(
         &mut self,
-        id: SubscriberId,
+        (client_id, number): (&[u8], u64),
         packet_id: Option<NonZeroU16>,
         outcome: Result<(), Status>,
         subscribers: &mut Subscribers,
     ) {
-        let Some(index) = self.clients.index(id, subscribers) else { return };
-        let Some(client) = self.clients.get_mut(index) else { return };
-        client.publishing.remove(&packet_id);
-        let kind = client.acks.iter().find(|ack| Some(ack.packet_id) == packet_id).map(|ack| ack.kind);
-        let qos = match kind {
-            Some(AckKind::PubAck) => QoS::AtLeastOnce,
-            Some(_) => QoS::ExactlyOnce,
-            None => QoS::AtMostOnce,
-        };
-        if std::mem::take(&mut client.is_paused) {
-            subscribers.resume(id);
-        }
-        self.waited(index, packet_id, qos, outcome);
-        self.flush(index, subscribers);
-    }
-
-    fn waited(&mut self, index: u32, packet_id: Option<NonZeroU16>, qos: QoS, outcome: Result<(), Status>) {
-        let counters = self.shared.settings.counters.clone();
-        let outcome = match outcome {
-            Ok(()) => {
-                add(&counters.published, 1);
-                (Reason::SUCCESS, String::new())
-            }
-            Err(status) => {
-                add(&counters.refused, 1);
-                (reason_of(&status, Reason::TOPIC_NAME_INVALID), status.message().to_owned())
-            }
-        };
-        let (QoS::AtLeastOnce | QoS::ExactlyOnce, Some(packet_id)) = (qos, packet_id) else { return };
-        let Some(client) = self.clients.get_mut(index) else { return };
-        if qos == QoS::ExactlyOnce
-            && outcome.0.is_error()
-            && let Some(session) = client.session.as_mut()
-        {
+        let index = self.sessions.connected(client_id);
+        let connected = index.and_then(|index| self.clients.get_mut(index)?.session.as_mut());
+        let session =
+            connected.or_else(|| self.sessions.absent_mut(client_id).map(|absent| &mut absent.session));
+        let Some(session) = session.filter(|session| session.number == number) else { return };
+        let Some(qos) = session.completed(packet_id) else { return };
+        if let (Err(_), QoS::ExactlyOnce, Some(packet_id)) = (&outcome, qos, packet_id) {
             session.received.remove(packet_id);
         }
-        acknowledge(client, kind_of(qos), packet_id, Some(outcome));
-        self.write_acks(index);
+        let client = index.and_then(|index| self.clients.get(index));
+        let is_awaited = client.is_some_and(|client| packet_id.is_none_or(|id| client.awaits_outcome(id)));
+        let Some(index) = index.filter(|_| is_awaited) else {
+            let counters = self.shared.counters();
+            add(if outcome.is_err() { &counters.refused } else { &counters.published }, 1);
+            if let Some(index) = index {
+                self.pause_while_full(index, subscribers);
+            }
+            return;
+        };
+        let ended = match outcome {
+            Ok(()) => {
+                self.accepted(index, qos, packet_id, Reason::SUCCESS);
+                Ok(())
+            }
+            Err(status) => self.refused_by_bus(index, qos, packet_id, &status),
+        };
+        self.pause_while_full(index, subscribers);
+        self.flush(index, subscribers);
+        if let (Err(why), Some(client)) = (ended, self.clients.get(index)) {
+            subscribers.close(client.id, why);
+        }
     }
 
-    fn accepted(&mut self, index: u32, publish: &Publish, reason: Reason) {
-        if let (Some(packet_id), Some(client)) = (publish.packet_id, self.clients.get_mut(index)) {
-            acknowledge(client, kind_of(publish.qos), packet_id, Some((reason, String::new())));
+    /// The bus has a message.
+    fn accepted(&mut self, index: u32, qos: QoS, packet_id: Option<NonZeroU16>, reason: Reason) {
+        add(&self.shared.counters().published, 1);
+        if let (Some(packet_id), Some(client)) = (packet_id, self.clients.get_mut(index)) {
+            acknowledge(client, kind_of(qos), packet_id, Some((reason, String::new())));
             self.write_acks(index);
         }
+    }
+
+    fn refused_by_bus(
+        &mut self,
+        index: u32,
+        qos: QoS,
+        packet_id: Option<NonZeroU16>,
+        status: &Status,
+    ) -> Result<(), CloseReason> {
+        let reason = reason_of(status, Reason::TOPIC_NAME_INVALID);
+        self.refused(index, qos, packet_id, reason, status.message())
     }
 
     /// Refuses a message: with its reason in version 5, and by the policy before.
     fn refused(
         &mut self,
         index: u32,
-        publish: &Publish,
+        qos: QoS,
+        packet_id: Option<NonZeroU16>,
         reason: Reason,
         text: &str,
     ) -> Result<(), CloseReason> {
         add(&self.shared.counters().refused, 1);
-        tracing::debug!("mqtt: a message to {} is refused: {text}", publish.topic.escape_ascii());
         let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        tracing::debug!("mqtt: a message of client {:?} is refused: {text}", client.id);
         let is_v5 = client.server.version().is_v5();
-        if !is_v5 && self.shared.settings.refused_publications == RefusedPublish::Close {
-            client.server.close(reason, &mut self.out);
-            return Err(CloseReason::Violation { name: "refused", text: text.to_owned().into() });
-        }
-        let Some(packet_id) = publish.packet_id else { return Ok(()) };
-        if is_v5
-            && publish.qos == QoS::ExactlyOnce
-            && let Some(session) = client.session.as_mut()
+        let is_closed = !is_v5 && self.shared.settings.refused_publications == RefusedPublish::Close;
+        if let (true, QoS::ExactlyOnce, Some(packet_id), Some(session)) =
+            (is_v5 || is_closed, qos, packet_id, client.session.as_mut())
         {
             session.received.remove(packet_id);
         }
-        acknowledge(client, kind_of(publish.qos), packet_id, Some((reason, text.to_owned())));
+        if is_closed {
+            client.server.close(reason, &mut self.out);
+            return Err(CloseReason::Violation { name: "refused", text: text.to_owned().into() });
+        }
+        let Some(packet_id) = packet_id else { return Ok(()) };
+        acknowledge(client, kind_of(qos), packet_id, Some((reason, text.to_owned())));
         self.write_acks(index);
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! A session: what outlives a connection.
 
 use super::messages::Stored;
+use crate::task::Task;
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::HashMap, num::NonZeroU16, sync::Arc};
 use switchboard_core::Caller;
 use switchboard_message::{Checkpoint, Position};
 use switchboard_wire::mqtt::{FilterOptions, QoS, ReceivedIds, Window};
@@ -18,6 +19,18 @@ pub(super) struct Session {
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) window: Window<InFlight>,
     pub(super) received: ReceivedIds,
+    /// Messages of the client that wait for the bus, by packet identifier; at most one of QoS 0, which has none.
+    pub(super) publishing: HashMap<Option<NonZeroU16>, Publishing>,
+    /// The one of them before whose end no further message is read.
+    pub(super) paused_by: Option<Option<NonZeroU16>>,
+}
+
+/// A message of a client that waits for the bus.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    pub(super) qos: QoS,
+    /// It ends with the session.
+    pub(super) _task: Task,
 }
 
 impl Session {
@@ -34,13 +47,24 @@ impl Session {
             subscriptions: Vec::new(),
             window: Window::new(window_max),
             received: ReceivedIds::default(),
+            publishing: HashMap::new(),
+            paused_by: None,
         }
     }
 
-    /// Makes the session a new one for its client: messages under way get new identifiers.
+    /// Makes the session a new one for its client, which sends what was not acknowledged as new messages.
     pub(super) fn restart(&mut self) {
         self.received = ReceivedIds::default();
+        self.publishing.clear();
+        self.paused_by = None;
         self.window.restart();
+    }
+
+    /// Removes a message that waited for the bus; returns its QoS.
+    pub(super) fn completed(&mut self, packet_id: Option<NonZeroU16>) -> Option<QoS> {
+        let publishing = self.publishing.remove(&packet_id)?;
+        self.paused_by = self.paused_by.filter(|paused_by| *paused_by != packet_id);
+        Some(publishing.qos)
     }
 
     pub(super) fn subscription(&mut self, filter: &[u8]) -> Option<&mut Subscription> {

@@ -54,6 +54,14 @@ impl Sessions {
         }
     }
 
+    /// Returns the session of an absent client, to change it.
+    pub(super) fn absent_mut(&mut self, client_id: &[u8]) -> Option<&mut Absent> {
+        match self.slots.get_mut(client_id) {
+            Some(Slot::Absent(_, absent)) => Some(absent),
+            _ => None,
+        }
+    }
+
     /// Notes the client that has the session.
     pub(super) fn connect(&mut self, client_id: Bytes, index: u32) {
         self.slots.insert(client_id, Slot::Connected(index));

@@ -6,6 +6,7 @@ mod limits;
 mod messages;
 mod sessions;
 mod shared;
+mod waiting;
 
 use client::soon;
 use std::time::Duration;
