@@ -30,6 +30,7 @@ mod feed;
 mod mqtt;
 mod nats;
 mod publish;
+mod reserved;
 mod resp;
 mod responses;
 mod shared_sets;

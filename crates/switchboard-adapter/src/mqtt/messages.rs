@@ -4,6 +4,7 @@
 //! metadata as well, for other protocols, and metadata of others are user properties. The content type is the codec,
 //! the response topic the topic for replies, and the message expiry that of the entry.
 
+use crate::reserved::{self, MQTT_BLOCK as BLOCK, MQTT_ORIGIN as ORIGIN};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::{borrow::Cow, time::Duration};
 use switchboard_core::{Result, clock};
@@ -13,10 +14,6 @@ use switchboard_wire::{
     mqtt::{Limits, OutgoingPublish, Properties, PropertyId, QoS, Value},
 };
 
-/// Metadata with QoS, RETAIN and properties.
-const BLOCK: &str = "mqtt-bin";
-/// Metadata with the number of the session that published the entry and does not want it back.
-const ORIGIN: &str = "mqtt-origin";
 /// RETAIN in the first byte of the block.
 const RETAIN: u8 = 4;
 
@@ -99,8 +96,7 @@ pub(super) fn publication(incoming: &Incoming<'_>) -> Result<Publication> {
     if !properties.is_empty() {
         for (name, value) in properties.user() {
             let Ok(name) = std::str::from_utf8(name) else { continue };
-            let is_ours = name.eq_ignore_ascii_case(BLOCK) || name.eq_ignore_ascii_case(ORIGIN);
-            if !is_ours {
+            if !reserved::is_reserved(name) {
                 // Names that metadata does not know are in the block alone.
                 let _ = publication.headers.insert(name, value.clone());
             }
@@ -226,7 +222,7 @@ fn foreign_properties(entry: &Entry, limits: &Limits) -> Properties {
     let texts = headers.iter().filter(|(name, value)| !name.ends_with("-bin") && is_text(value));
     let max = limits.user_property_bytes_max as usize;
     for (name, value) in texts.filter(|(name, value)| name.len() + value.len() <= max) {
-        if *name != *ORIGIN {
+        if !reserved::is_reserved(name) {
             let name = Bytes::copy_from_slice(name.as_bytes());
             properties.push(PropertyId::UserProperty, Value::Pair(name, value.clone()));
         }
@@ -288,6 +284,20 @@ mod tests {
         assert_eq!((stored.qos(), stored.retain()), (QoS::AtLeastOnce, true));
         assert!(stored.is_from(7) && !stored.is_from(8));
         assert_eq!(stored.properties(&Limits::server()), properties);
+    }
+
+    #[test]
+    fn metadata_of_other_protocols_is_not_taken_from_user_properties() {
+        let properties = Properties::default()
+            .with_user(&b"Nats-Headers-Bin"[..], &b"NATS/1.0 503\r\n\r\n"[..])
+            .with_user(&b"nats-origin"[..], &b"1"[..])
+            .with_user(&b"mqtt-origin"[..], &b"1"[..]);
+        let payload = Bytes::new();
+        let (qos, retain) = (QoS::AtMostOnce, false);
+        let incoming = Incoming { qos, retain, properties: &properties, payload: &payload, origin: None };
+        let names: Vec<_> =
+            publication(&incoming).unwrap().headers.iter().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(names, [BLOCK]);
     }
 
     #[test]

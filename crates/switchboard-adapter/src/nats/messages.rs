@@ -3,6 +3,7 @@
 //! Headers are the entry's metadata, whose names are in lower case. Headers that metadata cannot represent as they are,
 //! for instance names with capital letters, are kept as a block as well, for other clients of NATS.
 
+use crate::reserved::{self, NATS_BLOCK as BLOCK, NATS_ORIGIN as ORIGIN};
 use bytes::Bytes;
 use switchboard_core::Result;
 use switchboard_message::{Entry, Publication, Topic};
@@ -10,11 +11,6 @@ use switchboard_wire::{
     Codec, Metadata, Status,
     nats::{Headers, Limits, Message, subject},
 };
-
-/// Metadata with the block of headers as it was received.
-const BLOCK: &str = "nats-headers-bin";
-/// Metadata with the number of the connection that published the entry and does not want it back.
-const ORIGIN: &str = "nats-origin";
 
 /// Why a subject is not the name of a topic.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,8 +70,8 @@ pub(super) fn publication(
 pub(super) fn set_headers(headers: &Headers, metadata: &mut Metadata) -> Result<()> {
     let mut is_whole = headers.status().is_none();
     for (name, value) in headers.iter() {
-        let is_reserved = name.eq_ignore_ascii_case(BLOCK) || name.eq_ignore_ascii_case(ORIGIN);
-        let inserted = !is_reserved && metadata.insert(name, Bytes::copy_from_slice(value)).is_ok();
+        let inserted =
+            !reserved::is_reserved(name) && metadata.insert(name, Bytes::copy_from_slice(value)).is_ok();
         is_whole &= inserted && !name.bytes().any(|byte| byte.is_ascii_uppercase());
     }
     if !is_whole {
@@ -95,7 +91,7 @@ pub(super) fn headers(entry: &Entry, limits: &Limits) -> Option<Headers> {
         return Headers::parse(block.clone(), limits).ok();
     }
     let is_text = |value: &Bytes| value.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    let entries = metadata.iter().filter(|(name, value)| *name != ORIGIN && is_text(value));
+    let entries = metadata.iter().filter(|(name, value)| !reserved::is_reserved(name) && is_text(value));
     let mut entries = entries.map(|(name, value)| (name, &value[..])).peekable();
     entries.peek()?;
     Headers::new(entries).ok()

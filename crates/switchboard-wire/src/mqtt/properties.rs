@@ -295,10 +295,13 @@ impl Properties {
     }
 
     /// Reads properties of a message that [`encode`](Self::encode) has written, for instance in the metadata of an
-    /// entry; `None` for other bytes.
+    /// entry; `None` for other bytes. Properties that the sender of each packet sets are not returned.
     pub fn decode_message(bytes: Bytes, limits: &Limits) -> Option<Properties> {
         let mut fields = Fields::new(bytes);
-        let properties = Properties::read(&mut fields, within::PUBLISH, limits).ok()?;
+        let mut properties = Properties::read(&mut fields, within::PUBLISH, limits).ok()?;
+        properties.retain(|id| {
+            !matches!(id, PropertyId::TopicAlias | PropertyId::SubscriptionId | PropertyId::MessageExpiry)
+        });
         fields.is_empty().then_some(properties)
     }
 }

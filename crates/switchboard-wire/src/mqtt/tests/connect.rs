@@ -233,3 +233,16 @@ fn fields_over_their_limits_are_refused() {
     let (_, out, error) = served_with(limits, &packet(0x10, &body));
     assert_eq!((&out[..], error.unwrap().kind().name()), (&b"\x20\x03\0\x97\0"[..], "quota"));
 }
+
+#[test]
+fn properties_of_a_packet_are_not_taken_from_metadata() {
+    let properties = Properties::default().with_user(&b"a"[..], &b"b"[..]);
+    let mut block = BytesMut::new();
+    properties
+        .clone()
+        .with_number(PropertyId::TopicAlias, 257)
+        .with_number(PropertyId::SubscriptionId, 1)
+        .with_number(PropertyId::MessageExpiry, 9)
+        .encode(&mut block);
+    assert_eq!(Properties::decode_message(block.freeze(), &Limits::server()), Some(properties));
+}
