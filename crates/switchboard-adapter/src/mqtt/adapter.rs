@@ -24,6 +24,8 @@ use switchboard_wire::{
 
 /// Publications of the engine's own clients after which its feeds are read: the backlog of a topic is limited.
 const UNREAD_MAX: usize = 128;
+/// Periods of the keep alive after which a client is closed whose socket takes nothing.
+const UNWRITTEN_MAX: u32 = 4;
 /// Memory of a client with a session, and of a subscription with its part of the bus.
 const CLIENT_BYTES: usize = 1024;
 const SUBSCRIPTION_BYTES: usize = 1024;
@@ -200,7 +202,11 @@ impl MqttAdapter {
         }
         self.redeliver(index, subscribers);
         let Some(client) = self.clients.get_mut(index) else { return };
-        let stalled = std::mem::take(&mut client.stalled);
+        let mut stalled = std::mem::take(&mut client.stalled);
+        // The feed that took the last room is behind the others.
+        if let Some(at) = stalled.iter().position(|feed| Some(*feed) == client.served) {
+            stalled[at..].rotate_left(1);
+        }
         stalled.iter().for_each(|feed| self.feeds.requeue(*feed));
         self.send_retained(index, subscribers);
     }
@@ -288,6 +294,19 @@ impl Adapter for MqttAdapter {
             return self.close(index, Reason::NOT_AUTHORIZED, why, subscribers);
         }
         let Some(silence_max) = client.silence_max else { return };
+        let is_blocked = subscribers.is_blocked(id);
+        client.unwritten = match client.unwritten.filter(|_| is_blocked) {
+            Some((before, times)) => {
+                let waiting = subscribers.send(id, |_| {});
+                Some((waiting, if waiting == before { times.saturating_add(1) } else { 0 }))
+            }
+            None => is_blocked.then(|| (subscribers.send(id, |_| {}), 0)),
+        };
+        let is_taking = client.unwritten.is_some_and(|(_, times)| times < UNWRITTEN_MAX);
+        // The server reads nothing from a client whose messages wait, or which does not take what is sent.
+        if client.is_paused || is_taking {
+            client.heard_at = clock::now_ns();
+        }
         let silence = Duration::from_nanos(clock::now_ns().saturating_sub(client.heard_at));
         if silence >= silence_max {
             add(&self.shared.counters().keep_alive_timeouts, 1);
@@ -304,6 +323,10 @@ impl Adapter for MqttAdapter {
         let Some(index) = self.clients.index(id, subscribers) else { return };
         if let Some(client) = self.clients.get_mut(index) {
             client.waiting = 0;
+            if client.unwritten.take().is_some() {
+                // The server may not have read it while its socket was full.
+                client.heard_at = clock::now_ns();
+            }
         }
         self.has_room(index, subscribers);
     }

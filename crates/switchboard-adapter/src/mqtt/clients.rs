@@ -1,6 +1,6 @@
 //! Connected clients of an engine, by index.
 
-use super::session::{Grant, Session};
+use super::session::Session;
 use crate::task::Task;
 use bytes::Bytes;
 use std::{collections::VecDeque, num::NonZeroU16, sync::Arc, time::Duration};
@@ -32,29 +32,23 @@ pub(super) struct Client {
     pub(super) silence_max: Option<Duration>,
     /// Time of the last bytes.
     pub(super) heard_at: u64,
+    /// Bytes that waited while its socket was full, when its silence was last looked at, and how often in a row they
+    /// were the same.
+    pub(super) unwritten: Option<(usize, u32)>,
     /// Bytes that wait for it, when it was last written to.
     pub(super) waiting: usize,
     /// A later turn looks at its outbox again.
     pub(super) is_rechecked: bool,
     /// Feeds that wait for room in its window or its outbox.
     pub(super) stalled: Vec<u32>,
-    /// Retained messages that are still to be sent.
-    pub(super) retained: VecDeque<RetainedCursor>,
+    /// The feed of its last message, except those of QoS 0 that it shares.
+    pub(super) served: Option<u32>,
     /// Acknowledgements in the order of their messages.
     pub(super) acks: VecDeque<PendingAck>,
     /// It is not read until the bus has messages of it.
     pub(super) is_paused: bool,
     /// The topic name of the last publication, and its topic.
     pub(super) last: Option<(Bytes, Topic)>,
-}
-
-/// Progress in the retained messages that a subscription gets.
-pub(super) struct RetainedCursor {
-    /// The filter without the name of a group.
-    pub(super) filter: Box<[u8]>,
-    pub(super) grant: Grant,
-    /// Name of the last message.
-    pub(super) after: Option<Box<str>>,
 }
 
 /// Acknowledgement of a message of a client.
@@ -79,10 +73,11 @@ impl Client {
             will: None,
             silence_max: None,
             heard_at: clock::now_ns(),
+            unwritten: None,
             waiting: 0,
             is_rechecked: false,
             stalled: Vec::new(),
-            retained: VecDeque::new(),
+            served: None,
             acks: VecDeque::new(),
             is_paused: false,
             last: None,
@@ -91,8 +86,10 @@ impl Client {
 
     /// Returns whether a message can be sent to it; one of QoS 1 or 2 needs room in the window.
     pub(super) fn has_room(&self, needs_window: bool) -> bool {
-        let has_window =
-            self.session.as_ref().is_some_and(|session| !needs_window || session.window.has_room());
+        let has_window = self.session.as_ref().is_some_and(|session| {
+            // Messages that are sent again come first.
+            !needs_window || session.window.has_room() && !session.window.is_resending()
+        });
         self.waiting < ROOM_BYTES && has_window && self.server.is_open()
     }
 

@@ -162,6 +162,7 @@ impl MqttAdapter {
         }
         self.flush(index, subscribers);
         self.redeliver(index, subscribers);
+        self.send_retained(index, subscribers);
         self.pause_while_full(index, subscribers);
         Ok(())
     }

@@ -32,6 +32,12 @@ struct Budget {
     bytes: usize,
 }
 
+impl Budget {
+    fn is_exhausted(&self) -> bool {
+        self.entries == 0 || self.bytes == 0
+    }
+}
+
 impl MqttAdapter {
     /// Delivers the entries of the feeds that have some.
     pub(super) fn deliver_ready(&mut self, subscribers: &mut Subscribers) {
@@ -39,20 +45,32 @@ impl MqttAdapter {
         let mut ready = std::mem::take(&mut self.ready);
         self.feeds.ready.take(&mut ready);
         let mut budget = Budget { entries: ENTRIES_MAX, bytes: BYTES_MAX };
+        let mut unfinished = None;
         for index in ready.drain(..) {
-            self.deliver_feed(index, &mut budget, subscribers);
+            let is_exhausted = budget.is_exhausted();
+            if !self.deliver_feed(index, &mut budget, subscribers) {
+                match is_exhausted {
+                    true => self.feeds.requeue(index),
+                    false => unfinished = Some(index),
+                }
+            }
+        }
+        // The feed that has used the budget is behind those that got nothing.
+        if let Some(index) = unfinished {
+            self.feeds.requeue(index);
         }
         self.ready = ready;
     }
 
-    fn deliver_feed(&mut self, index: u32, budget: &mut Budget, subscribers: &mut Subscribers) {
+    /// Delivers the entries of a feed. Returns false if the budget ends before them.
+    fn deliver_feed(&mut self, index: u32, budget: &mut Budget, subscribers: &mut Subscribers) -> bool {
         if let Some(feed) = self.feeds.get(index) {
             feed.dequeued();
         }
         while let Some(target) = self.target(index, subscribers) {
-            let Some(feed) = self.feeds.get_mut(index) else { return };
-            if budget.entries == 0 || budget.bytes == 0 {
-                return feed.requeue();
+            let Some(feed) = self.feeds.get_mut(index) else { return true };
+            if budget.is_exhausted() {
+                return false;
             }
             budget.entries -= 1;
             if let Kind::Group(group) = &mut feed.kind
@@ -61,7 +79,7 @@ impl MqttAdapter {
                 self.deliver_target(index, target, &stored, subscribers);
                 continue;
             }
-            let Poll::Ready(item) = feed.poll() else { return };
+            let Poll::Ready(item) = feed.poll() else { return true };
             match item {
                 Some(Ok(Delivery::Entry(message))) => {
                     budget.bytes = budget.bytes.saturating_sub(message.len());
@@ -76,11 +94,13 @@ impl MqttAdapter {
                 None => {
                     // The topic closes slow readers.
                     if let Err(status) = self.feeds.begin_again(index, &self.shared.settings.bus) {
-                        return tracing::warn!("mqtt: a topic is not read any more: {status}");
+                        tracing::warn!("mqtt: a topic is not read any more: {status}");
+                        return true;
                     }
                 }
             }
         }
+        true
     }
 
     /// Returns where the next entry of a feed goes. Without room, the feed is read again when a member has some.
@@ -140,6 +160,9 @@ impl MqttAdapter {
         match target {
             Target::Live => self.deliver_live(index, stored, subscribers),
             Target::Member(member, is_group) => {
+                if let Some(client) = self.clients.get_mut(member.client) {
+                    client.served = Some(index);
+                }
                 let retain = member.grant.options.retain_as_published && stored.retain();
                 self.send(member, stored, retain, is_group.then_some(index), subscribers);
             }
@@ -234,17 +257,20 @@ impl MqttAdapter {
     pub(super) fn send_retained(&mut self, index: u32, subscribers: &mut Subscribers) {
         loop {
             let Some(client) = self.clients.get_mut(index) else { return };
-            let Some(cursor) = client.retained.front() else { return };
+            let Some(cursor) = client.session.as_ref().and_then(|session| session.retained.front()) else {
+                return;
+            };
             let (grant, needs_window) = (cursor.grant, cursor.grant.options.qos != QoS::AtMostOnce);
             if !client.has_room(needs_window) {
                 return self.wait_for_room(index, subscribers);
             }
             let found = self.shared.retained().next(&cursor.filter, cursor.after.as_deref());
+            let Some(session) = client.session.as_mut() else { return };
             let Some((name, stored)) = found else {
-                client.retained.pop_front();
+                session.retained.pop_front();
                 continue;
             };
-            if let Some(cursor) = client.retained.front_mut() {
+            if let Some(cursor) = session.retained.front_mut() {
                 cursor.after = Some(name);
             }
             self.send(Member { client: index, grant }, &stored, true, None, subscribers);

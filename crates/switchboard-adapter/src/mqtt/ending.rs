@@ -35,6 +35,7 @@ impl MqttAdapter {
         let (will, caller, expiry) = (client.will.take(), client.caller.take(), client.session_expiry);
         let is_kept = expiry != Some(0);
         self.leave_feeds(index, &mut session, is_kept, subscribers);
+        session.retained.retain(|cursor| cursor.grant.options.qos != QoS::AtMostOnce);
         self.sessions.remove(&session.client_id);
         let now = clock::now_ns();
         let max = self.shared.settings.session_expiry_max;

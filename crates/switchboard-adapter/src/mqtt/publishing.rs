@@ -16,7 +16,7 @@ use std::{
     slice,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::{Caller, Result, layer::BoxFuture};
+use switchboard_core::{Caller, Result, clock, layer::BoxFuture};
 use switchboard_fanout::{CloseReason, Subscribers};
 use switchboard_message::{Attempt, Topic};
 use switchboard_wire::{
@@ -176,7 +176,11 @@ impl MqttAdapter {
         let is_full = session.paused_by.is_some() || session.publishing.len().max(client.acks.len()) >= max;
         match (is_full, std::mem::replace(&mut client.is_paused, is_full)) {
             (true, false) => subscribers.pause(client.id),
-            (false, true) => subscribers.resume(client.id),
+            (false, true) => {
+                // It was not read, so that it was not silent.
+                client.heard_at = clock::now_ns();
+                subscribers.resume(client.id);
+            }
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{
     adapter::MqttAdapter,
+    clients::ROOM_BYTES,
     feeds::{Feed, Key, Kind, Member},
     messages,
     session::{Grant, Resume},
@@ -97,13 +98,14 @@ impl MqttAdapter {
         self.join_live(Key::Live((&*topics).into()), member, subscribers)
     }
 
-    /// Sends the messages of a session again, as far as the receive maximum of the client allows.
+    /// Sends the messages of a session again, as far as the receive maximum and the outbox of the client allow.
     pub(super) fn redeliver(&mut self, index: u32, subscribers: &mut Subscribers) {
         let Some(client) = self.clients.get_mut(index) else { return };
         let Some(session) = client.session.as_mut() else { return };
         let (limits, counters) = (&self.shared.settings.limits, &self.shared.settings.counters);
         let mut too_large = Vec::new();
-        while let Some(resend) = session.window.next_resend() {
+        while client.waiting < ROOM_BYTES {
+            let Some(resend) = session.window.next_resend() else { break };
             let (packet_id, qos, dup, message) = match resend {
                 Resend::Publish { packet_id, qos, dup, message } => (packet_id, qos, dup, message),
                 Resend::Release(packet_id) => {
@@ -138,6 +140,9 @@ impl MqttAdapter {
         for packet_id in too_large {
             add(&counters.undeliverable, 1);
             session.window.cancel(packet_id);
+        }
+        if session.window.is_resending() {
+            self.wait_for_room(index, subscribers);
         }
     }
 }

@@ -3,7 +3,11 @@
 use super::messages::Stored;
 use crate::task::Task;
 use bytes::Bytes;
-use std::{collections::HashMap, num::NonZeroU16, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    num::NonZeroU16,
+    sync::Arc,
+};
 use switchboard_core::Caller;
 use switchboard_message::{Checkpoint, Position};
 use switchboard_wire::mqtt::{FilterOptions, QoS, ReceivedIds, Window};
@@ -19,6 +23,8 @@ pub(super) struct Session {
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) window: Window<InFlight>,
     pub(super) received: ReceivedIds,
+    /// Retained messages that are still to be sent.
+    pub(super) retained: VecDeque<RetainedCursor>,
     /// Messages of the client that wait for the bus, by packet identifier; at most one of QoS 0, which has none.
     pub(super) publishing: HashMap<Option<NonZeroU16>, Publishing>,
     /// The one of them before whose end no further message is read.
@@ -47,6 +53,7 @@ impl Session {
             subscriptions: Vec::new(),
             window: Window::new(window_max),
             received: ReceivedIds::default(),
+            retained: VecDeque::new(),
             publishing: HashMap::new(),
             paused_by: None,
         }
@@ -58,6 +65,7 @@ impl Session {
         self.publishing.clear();
         self.paused_by = None;
         self.window.restart();
+        self.subscriptions.iter_mut().for_each(|subscription| subscription.is_lost = true);
     }
 
     /// Removes a message that waited for the bus; returns its QoS.
@@ -87,6 +95,18 @@ pub(super) struct Subscription {
     pub(super) feed: Option<u32>,
     /// Where it continues.
     pub(super) resume: Resume,
+    /// The client counts it as ended: a SUBSCRIBE is one of a new subscription.
+    pub(super) is_lost: bool,
+}
+
+/// Progress in the retained messages that a subscription gets.
+#[derive(Debug)]
+pub(super) struct RetainedCursor {
+    /// The filter, which is not that of a group.
+    pub(super) filter: Box<[u8]>,
+    pub(super) grant: Grant,
+    /// Name of the last message.
+    pub(super) after: Option<Box<str>>,
 }
 
 /// Options of a subscription, and its identifier.

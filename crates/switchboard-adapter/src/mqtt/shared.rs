@@ -9,7 +9,7 @@ use std::{
     },
     time::Duration,
 };
-use switchboard_core::Result;
+use switchboard_core::{Result, clock};
 use switchboard_fanout::Options;
 use switchboard_message::{Bus, TopicOptions, TopicRules};
 use switchboard_net::plugin::{PluginContext, Services};
@@ -78,7 +78,7 @@ pub(super) struct Shared {
     /// Clients need credentials.
     pub(super) requires_auth: bool,
     retained: Mutex<Retained>,
-    /// Number of the newest session.
+    /// Number of the newest session. It begins at random: entries of earlier servers have numbers, too.
     sessions: AtomicU64,
 }
 
@@ -111,13 +111,13 @@ impl Shared {
             services: context.services.clone(),
             retained: Mutex::new(retained),
             settings,
-            sessions: AtomicU64::new(0),
+            sessions: AtomicU64::new(clock::random()),
         })
     }
 
     /// Returns the number of a new session.
     pub(super) fn next_session(&self) -> u64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+        self.sessions.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// Returns the retained messages.

@@ -2,10 +2,9 @@
 
 use super::{
     adapter::MqttAdapter,
-    clients::RetainedCursor,
     feeds::{Encoding, Group, Key, Kind, Live, Member, Variant},
     messages::{self, NotTopic},
-    session::{Grant, Resume, Subscription},
+    session::{Grant, Resume, RetainedCursor, Subscription},
 };
 use std::num::NonZeroU16;
 use switchboard_core::Result;
@@ -13,7 +12,7 @@ use switchboard_fanout::Subscribers;
 use switchboard_message::Pattern;
 use switchboard_wire::{
     Code, Status,
-    mqtt::{FilterOptions, PropertyId, Reason, RetainHandling, Subscribe, Unsubscribe, topic},
+    mqtt::{PropertyId, QoS, Reason, RetainHandling, Subscribe, Unsubscribe, topic},
 };
 
 impl MqttAdapter {
@@ -68,7 +67,11 @@ impl MqttAdapter {
         let max = self.shared.settings.subscriptions_max;
         let Some(session) = client.session.as_mut() else { return Err(Reason::UNSPECIFIED) };
         let count = session.subscriptions.len();
-        let known = session.subscription(filter).map(|known| (known.grant, known.feed));
+        let (mut is_new, mut known) = (true, None);
+        if let Some(subscription) = session.subscription(filter) {
+            is_new = std::mem::take(&mut subscription.is_lost);
+            known = Some((subscription.grant, subscription.feed));
+        }
         let resume = match known {
             Some((before, Some(feed))) => self.replace(index, filter, (before, feed), grant, subscribers),
             Some((_, None)) => Some(Resume::Head),
@@ -89,20 +92,21 @@ impl MqttAdapter {
                     grant,
                     feed: Some(feed),
                     resume: Resume::Head,
+                    is_lost: false,
                 }),
             }
         }
         let sends_retained = match grant.options.retain_handling {
             RetainHandling::Always => true,
-            RetainHandling::IfNew => known.is_none(),
+            RetainHandling::IfNew => is_new,
             RetainHandling::Never => false,
         };
         if sends_retained
             && group.is_none()
-            && let Some(client) = self.clients.get_mut(index)
+            && let Some(session) = self.clients.get_mut(index).and_then(|client| client.session.as_mut())
         {
-            client.retained.retain(|cursor| *cursor.filter != *names);
-            client.retained.push_back(RetainedCursor { filter: names.into(), grant, after: None });
+            session.retained.retain(|cursor| *cursor.filter != *names);
+            session.retained.push_back(RetainedCursor { filter: names.into(), grant, after: None });
         }
         Ok(())
     }
@@ -116,10 +120,15 @@ impl MqttAdapter {
         grant: Grant,
         subscribers: &mut Subscribers,
     ) -> Option<Resume> {
-        let is_same_qos = (before.options.qos == FilterOptions::default().qos)
-            == (grant.options.qos == FilterOptions::default().qos);
-        let resume = match &mut self.feeds.get_mut(feed)?.kind {
-            Kind::Own(member) if is_same_qos => {
+        if before == grant {
+            return None;
+        }
+        let is_live = grant.options.qos == QoS::AtMostOnce;
+        let current = self.feeds.get_mut(feed)?;
+        let continued = current.resume();
+        let resume = match &mut current.kind {
+            // Its entries that were not read yet come first, also with QoS 0.
+            Kind::Own(member) => {
                 member.grant = grant;
                 None
             }
@@ -128,13 +137,15 @@ impl MqttAdapter {
                 own.into_iter().for_each(|member| member.grant = grant);
                 None
             }
-            Kind::Own(_) => {
-                self.feeds.close(feed, subscribers);
+            // The feed continues without members until the client joins it again.
+            Kind::Live(_) if is_live => {
+                self.leave_variant(feed, index, before, true, subscribers);
                 Some(Resume::Head)
             }
             Kind::Live(_) => {
-                self.leave_live(feed, index, before, subscribers);
-                Some(Resume::Head)
+                self.leave_variant(feed, index, before, true, subscribers);
+                self.close_unused(feed, subscribers);
+                Some(continued)
             }
         };
         let session = self.clients.get_mut(index).and_then(|client| client.session.as_mut());
@@ -161,9 +172,10 @@ impl MqttAdapter {
         let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
         for filter in &unsubscribe.filters {
             let Some(client) = self.clients.get_mut(index) else { return };
-            let names = topic::shared(filter).map_or(&filter[..], |(_, names)| names);
-            client.retained.retain(|cursor| *cursor.filter != *names);
-            let known = client.session.as_mut().and_then(|session| session.subscription(filter));
+            let Some(session) = client.session.as_mut() else { return };
+            // Retained messages of a shared subscription are not sent.
+            session.retained.retain(|cursor| *cursor.filter != **filter);
+            let known = session.subscription(filter);
             let Some((grant, feed)) = known.map(|known| (known.grant, known.feed)) else {
                 reasons.push(Reason::NO_SUBSCRIPTION_EXISTED);
                 continue;
@@ -238,6 +250,20 @@ impl MqttAdapter {
 
     /// Removes a member from the feed of a filter of QoS 0; the last one ends it.
     pub(super) fn leave_live(&mut self, feed: u32, index: u32, grant: Grant, subscribers: &mut Subscribers) {
+        self.leave_variant(feed, index, grant, false, subscribers);
+        self.close_unused(feed, subscribers);
+    }
+
+    /// Removes a member from the feed of a filter of QoS 0. Messages that were encoded for it are sent to it, or are
+    /// dropped.
+    fn leave_variant(
+        &mut self,
+        feed: u32,
+        index: u32,
+        grant: Grant,
+        is_sent: bool,
+        subscribers: &mut Subscribers,
+    ) {
         let encoding = self.encoding(&Member { client: index, grant });
         let Some(client) = self.clients.get(index) else { return };
         let Some(Kind::Live(live)) = self.feeds.get_mut(feed).map(|feed| &mut feed.kind) else { return };
@@ -245,7 +271,10 @@ impl MqttAdapter {
         if let Some(encoding) = encoding
             && let Some(variant) = live.variants.iter().find(|variant| variant.encoding == encoding)
         {
-            subscribers.detach(client.id, variant.buffer);
+            match is_sent {
+                true => drop(subscribers.leave_buffer(client.id, variant.buffer)),
+                false => subscribers.detach(client.id, variant.buffer),
+            }
         }
         live.variants.retain(|variant| {
             let is_used = subscribers.members(variant.buffer) > 0;
@@ -254,6 +283,11 @@ impl MqttAdapter {
             }
             is_used
         });
+    }
+
+    /// Ends a feed of QoS 0 without members.
+    fn close_unused(&mut self, feed: u32, subscribers: &mut Subscribers) {
+        let Some(Kind::Live(live)) = self.feeds.get(feed).map(|feed| &feed.kind) else { return };
         if live.variants.is_empty() && live.singles.is_empty() {
             self.feeds.close(feed, subscribers);
         }

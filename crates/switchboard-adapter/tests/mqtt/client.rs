@@ -88,6 +88,13 @@ impl Client {
         self.bytes(&out.take_all()).await;
     }
 
+    /// Sends packets in one write.
+    pub(crate) async fn send_all(&mut self, packets: &[Packet]) {
+        let mut out = Outbox::new();
+        packets.iter().for_each(|packet| self.machine.send(packet, &mut out));
+        self.bytes(&out.take_all()).await;
+    }
+
     /// Returns the next packet; `None` at the end of the connection.
     pub(crate) async fn next(&mut self) -> Option<Packet> {
         let mut buffer = vec![0; 16 << 10];

@@ -2,7 +2,7 @@
 
 use crate::{
     AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE,
-    client::{Client, soon, v4, v5},
+    client::{Client, id, soon, v4, v5},
     started,
 };
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use switchboard::Codec;
 use switchboard_message::{Delivery, Publication};
 use switchboard_wire::mqtt::{
-    FilterOptions, Packet, Properties, PropertyId, Publish, Reason, RetainHandling,
+    FilterOptions, Packet, Properties, PropertyId, Publish, Reason, RetainHandling, Subscribe,
 };
 
 fn pair(topic: &str, payload: &str) -> (String, String) {
@@ -256,4 +256,33 @@ async fn expired_messages_are_not_delivered() {
     bus.publish_encoded("t", Publication::new(Codec::Raw, Bytes::from_static(b"new"))).await.unwrap();
     let (mut client, _) = Client::respond(&running, v5("client")).await;
     assert_eq!(client.text().await, pair("t", "new"));
+}
+
+#[tokio::test]
+async fn a_further_subscribe_replaces_the_options_without_a_gap() {
+    let (_, _, running) = started().await;
+    for (client_id, filter) in [("a", "t"), ("b", "+")] {
+        let mut client = Client::connect(&running, v5(client_id)).await;
+        client.subscribe(filter, AT_MOST_ONCE).await;
+        let retains = FilterOptions { retain_as_published: true, ..FilterOptions::default() };
+        let reliable = FilterOptions { qos: AT_LEAST_ONCE, ..FilterOptions::default() };
+        let options = [FilterOptions::default(), retains, reliable, FilterOptions::default(), reliable];
+        let mut packets = Vec::new();
+        for (number, options) in options.into_iter().enumerate() {
+            packets.push(Packet::Publish(client.make("t", AT_MOST_ONCE, &number.to_string())));
+            packets.push(Packet::Subscribe(Subscribe {
+                packet_id: id(100 + number as u16),
+                properties: Properties::default(),
+                filters: vec![(filter.into(), options)],
+            }));
+        }
+        packets.push(Packet::Publish(client.make("t", AT_LEAST_ONCE, "5")));
+        client.send_all(&packets).await;
+        for _ in 0..=options.len() {
+            client.other().await;
+        }
+        for number in 0..=options.len() {
+            assert_eq!(client.text().await, pair("t", &number.to_string()));
+        }
+    }
 }

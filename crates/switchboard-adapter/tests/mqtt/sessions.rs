@@ -11,7 +11,7 @@ use switchboard::Codec;
 use switchboard_adapter::Mqtt;
 use switchboard_message::{Bus, Publication, TopicOptions};
 use switchboard_wire::mqtt::{
-    AckKind, Connect, Disconnect, Packet, Properties, PropertyId, Publish, QoS, Reason, Will,
+    AckKind, Connect, Disconnect, FilterOptions, Packet, Properties, PropertyId, Publish, QoS, Reason, Will,
 };
 
 fn pair(topic: &str, payload: &str) -> (String, String) {
@@ -322,4 +322,89 @@ async fn a_will_is_delayed() {
     watcher.subscribe("will", AT_LEAST_ONCE).await;
     drop(Client::connect(&running, with_will(v5("delayed"), "will", AT_LEAST_ONCE, 1)).await);
     assert_eq!(watcher.text().await, pair("will", "gone"));
+}
+
+#[tokio::test]
+async fn more_bytes_than_an_outbox_holds_are_sent_again() {
+    let (bus, _, running) = started().await;
+    let mut client = Client::connect(&running, v5("c")).await;
+    client.subscribe("t", AT_LEAST_ONCE).await;
+    for number in 0..110 {
+        publish(&bus, "t", format!("{number:03}{}", "x".repeat(20 << 10))).await;
+    }
+    for _ in 0..100 {
+        client.message().await;
+    }
+    for connection in 0..2 {
+        let ack;
+        (client, ack) = Client::respond(&running, v5("c")).await;
+        assert!(ack.session_present);
+        for number in 0..100 {
+            let message = client.message().await;
+            assert!(message.dup && message.payload.starts_with(format!("{number:03}").as_bytes()));
+            if connection == 1 {
+                client.acknowledge(&message).await;
+            }
+        }
+    }
+    for number in 100..110 {
+        let message = client.message().await;
+        assert!(!message.dup && message.payload.starts_with(format!("{number:03}").as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn retained_messages_that_were_not_sent_follow_after_a_cut() {
+    let (_, _, running) = started().await;
+    let mut publisher = Client::connect(&running, v4("publisher")).await;
+    for number in 0..150 {
+        publisher.retain(&format!("r/{number:03}"), "x").await;
+    }
+    let mut client = Client::connect(&running, v5("c")).await;
+    client.subscribe("r/#", AT_LEAST_ONCE).await;
+    for _ in 0..100 {
+        client.message().await;
+    }
+    let (mut client, ack) = Client::respond(&running, v5("c")).await;
+    assert!(ack.session_present);
+    for number in 0..150 {
+        assert_eq!(client.text().await, pair(&format!("r/{number:03}"), "x"));
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_with_a_backlog_leaves_room_to_others() {
+    let (bus, _, running) = started().await;
+    let mut connect = v5("c");
+    connect.properties = connect.properties.with_number(PropertyId::ReceiveMaximum, 1);
+    let mut client = Client::connect(&running, connect.clone()).await;
+    client.subscribe("busy/#", AT_LEAST_ONCE).await;
+    client.subscribe("alarm", AT_LEAST_ONCE).await;
+    client.bye().await;
+    for _ in 0..50 {
+        publish(&bus, "busy/1", "x").await;
+    }
+    publish(&bus, "alarm", "x").await;
+    let (mut client, _) = Client::respond(&running, connect).await;
+    let mut topics = Vec::new();
+    for _ in 0..4 {
+        topics.push(client.text().await.0);
+    }
+    assert!(topics.iter().any(|topic| topic == "alarm"), "{topics:?}");
+}
+
+#[tokio::test]
+async fn no_local_hides_no_messages_of_an_earlier_server() {
+    let history = TopicOptions::new().history(100, Duration::MAX).conflate();
+    let retained = Bus::builder().topics("retained", history).unwrap().build();
+    for (at, payload) in ["first", "second"].into_iter().enumerate() {
+        let running = start(&Mqtt::new(Bus::new()).retained(retained.clone())).await;
+        let mut client = Client::connect(&running, v5("c")).await;
+        let options = FilterOptions { no_local: true, ..FilterOptions::default() };
+        client.subscribe_with(Properties::default(), &[("t", options)]).await;
+        if at == 1 {
+            assert_eq!(client.text().await, pair("t", "first"));
+        }
+        client.retain("t", payload).await;
+    }
 }

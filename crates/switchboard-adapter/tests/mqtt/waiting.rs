@@ -9,7 +9,7 @@ use std::time::Duration;
 use switchboard::Running;
 use switchboard_adapter::{Mqtt, RefusedPublish};
 use switchboard_message::{Bus, Delivery, SlowReader, Subscription, TopicOptions};
-use switchboard_wire::mqtt::{AckKind, Packet, Publish, Reason};
+use switchboard_wire::mqtt::{AckKind, Connect, Packet, Publish, Reason};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -137,4 +137,12 @@ async fn a_refused_message_is_not_retained() {
     let message = other.message().await;
     assert_eq!((&message.payload[..], message.retain), (&b"kept"[..], true));
     until(|| mqtt.stats().refused == 2).await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_read_is_not_silent() {
+    let (_bus, mqtt, running, _reader) = full(Duration::from_secs(4)).await;
+    let mut client = Client::connect(&running, Connect { keep_alive: 1, ..v5("c") }).await;
+    let refused = client.publish("full", AT_LEAST_ONCE, "x").await;
+    assert_eq!((refused, mqtt.stats().keep_alive_timeouts), (Reason::QUOTA_EXCEEDED, 0));
 }

@@ -132,6 +132,11 @@ impl<M> Window<M> {
         self.has_unsent = true;
     }
 
+    /// Returns true if packets may have to be sent again: they come before further messages.
+    pub fn is_resending(&self) -> bool {
+        self.has_unsent
+    }
+
     /// Returns the next packet to be sent again, in the original order, and marks it as sent. `None` when everything
     /// is sent, or when as many messages are under way as the client accepts.
     pub fn next_resend(&mut self) -> Option<Resend<'_, M>> {
@@ -250,10 +255,10 @@ mod tests {
         window.reconnect(2);
         assert_eq!(published(&mut window), Some((id(1), QoS::AtLeastOnce, true, 'a')));
         assert!(matches!(window.next_resend(), Some(Resend::Release(at)) if at == id(2)));
-        assert!(window.next_resend().is_none(), "receive maximum");
+        assert!(window.next_resend().is_none() && window.is_resending(), "receive maximum");
         window.acknowledge(AckKind::PubAck, id(1), Reason::SUCCESS);
         assert_eq!(published(&mut window), Some((id(3), QoS::ExactlyOnce, true, 'c')));
-        assert!(window.next_resend().is_none());
+        assert!(window.next_resend().is_none() && !window.is_resending());
         window.restart();
         assert!(matches!(window.next_resend(), Some(Resend::Publish { dup: false, message: 'c', .. })));
         assert!(window.next_resend().is_none(), "the release of b belongs to the earlier session");
