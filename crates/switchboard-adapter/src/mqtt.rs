@@ -145,9 +145,17 @@ impl Mqtt {
         self.with(|settings| settings.retained_max = topics)
     }
 
+    /// Limits the bytes of retained messages: payloads, topic names, and 512 bytes for each; default 256 MiB. Further
+    /// ones are refused with the code 0x97.
+    #[must_use]
+    pub fn retained_bytes_max(self, bytes: usize) -> Mqtt {
+        self.with(|settings| settings.retained_bytes_max = bytes)
+    }
+
     /// Keeps retained messages in the topic `retained` of a bus, which is to keep the newest entry of each key: with
-    /// [`conflate`](switchboard_message::TopicOptions::conflate) and a history as long as the number of topics with a
-    /// retained message. Give it a file, and retained messages survive a restart. The default is a bus in memory.
+    /// [`conflate`](switchboard_message::TopicOptions::conflate) and a history of more entries than topics
+    /// with a retained message, and of all their bytes
+    /// ([`history_bytes`](switchboard_message::TopicOptions::history_bytes), default 8 MiB). Give it a file, and retained messages survive a restart. The default is a bus in memory.
     #[must_use]
     pub fn retained(self, bus: Bus) -> Mqtt {
         self.with(|settings| settings.retained = Some(bus))

@@ -1,10 +1,11 @@
 //! Delivery of entries of the bus to the subscriptions of clients.
 
 use super::{
-    adapter::MqttAdapter,
+    adapter::{Command, MqttAdapter},
     clients::ROOM_BYTES,
     feeds::{Kind, Live, Member},
     messages::{self, Stored},
+    retained::Next,
     session::InFlight,
 };
 use crate::responses::add;
@@ -16,6 +17,8 @@ use switchboard_wire::mqtt::{EncodedPublish, OutgoingPublish, Properties, QoS, S
 /// Entries that are delivered in a row, before other connections are served, and their bytes.
 const ENTRIES_MAX: usize = 1024;
 const BYTES_MAX: usize = 1 << 20;
+/// Names of retained messages that are compared with a filter in a row.
+const NAMES_MAX: usize = 4096;
 
 /// The member that gets the next entry of a feed.
 #[derive(Clone, Copy)]
@@ -255,6 +258,7 @@ impl MqttAdapter {
 
     /// Sends retained messages to the subscriptions of a client that are new, as far as it has room.
     pub(super) fn send_retained(&mut self, index: u32, subscribers: &mut Subscribers) {
+        let mut names = NAMES_MAX;
         loop {
             let Some(client) = self.clients.get_mut(index) else { return };
             let Some(cursor) = client.session.as_ref().and_then(|session| session.retained.front()) else {
@@ -264,15 +268,28 @@ impl MqttAdapter {
             if !client.has_room(needs_window) {
                 return self.wait_for_room(index, subscribers);
             }
-            let found = self.shared.retained().next(&cursor.filter, cursor.after.as_deref());
+            if names == 0 {
+                // A later turn continues, unless the mailbox of the engine is full.
+                client.is_rechecked |= self.engine.try_send(Command::Room(client.id)).is_ok();
+                if client.is_rechecked {
+                    return;
+                }
+                names = NAMES_MAX;
+            }
+            let found = self.shared.retained().next(&cursor.filter, cursor.after.as_deref(), &mut names);
             let Some(session) = client.session.as_mut() else { return };
-            let Some((name, stored)) = found else {
-                session.retained.pop_front();
-                continue;
+            let (name, stored) = match found {
+                Next::After(name) => (name, None),
+                Next::End => {
+                    session.retained.pop_front();
+                    continue;
+                }
+                Next::Found(name, stored) => (name, Some(stored)),
             };
             if let Some(cursor) = session.retained.front_mut() {
                 cursor.after = Some(name);
             }
+            let Some(stored) = stored else { continue };
             self.send(Member { client: index, grant }, &stored, true, None, subscribers);
         }
     }

@@ -14,9 +14,14 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
 };
-use switchboard_core::Result;
+use switchboard_core::{Result, clock};
 use switchboard_message::{Bus, Delivery, Publication, Subscription, Topic};
 use switchboard_wire::{Status, mqtt::topic};
+
+/// Memory of a retained message beside its payload and its name.
+const MESSAGE_BYTES: usize = 512;
+/// Period in which expired messages are removed once, in nanoseconds.
+const SWEEP_NS: u64 = 1_000_000_000;
 
 /// The retained messages, by topic. Entries of the log arrive when they are looked up.
 pub(super) struct Retained {
@@ -26,6 +31,11 @@ pub(super) struct Retained {
     /// By topic name of MQTT.
     messages: BTreeMap<Box<str>, Stored>,
     max: usize,
+    /// Bytes of the messages, and their limit.
+    bytes: usize,
+    bytes_max: usize,
+    /// Time at which expired messages were removed last.
+    swept_at: u64,
     /// Names of entries that a durable log does not have yet.
     submitted: BTreeSet<Box<str>>,
     /// Publications of messages that are to be retained, while the bus has not accepted them, by topic.
@@ -55,9 +65,9 @@ impl Retention {
     /// Begins a publication with RETAIN.
     ///
     /// # Errors
-    /// `ResourceExhausted` for a further topic at the limit.
+    /// `ResourceExhausted` at the limits of topics and bytes.
     pub(super) fn new(shared: &Arc<Shared>, topic: &Topic, publication: Publication) -> Result<Retention> {
-        let number = shared.retained().begin(topic, publication.bytes.is_empty())?;
+        let number = shared.retained().begin(topic, &publication.bytes)?;
         Ok(Retention { shared: shared.clone(), topic: topic.clone(), number, publication: Some(publication) })
     }
 
@@ -85,7 +95,7 @@ impl Retained {
     ///
     /// # Errors
     /// Returns the errors of the bus.
-    pub(super) fn new(bus: Bus, max: usize) -> Result<Retained> {
+    pub(super) fn new(bus: Bus, max: usize, bytes_max: usize) -> Result<Retained> {
         let topic = Topic::new(RETAINED)?;
         let subscription = begin(&bus, &topic)?;
         let mut retained = Retained {
@@ -94,6 +104,9 @@ impl Retained {
             subscription,
             messages: BTreeMap::new(),
             max,
+            bytes: 0,
+            bytes_max,
+            swept_at: 0,
             submitted: BTreeSet::new(),
             waiting: HashMap::new(),
             newest: 0,
@@ -123,33 +136,83 @@ impl Retained {
         let Some(topic) = key.and_then(|key| Topic::new(key).ok()) else { return };
         let Some(name) = messages::name(topic.name()) else { return };
         self.submitted.remove(&*name);
-        if message.entry().bytes().is_empty() {
-            self.messages.remove(&*name);
-        } else if self.messages.len() < self.max || self.messages.contains_key(&*name) {
+        if let Some(former) = self.messages.remove(&*name) {
+            self.bytes = self.bytes.saturating_sub(bytes_of(&name, former.entry.bytes()));
+        }
+        let bytes = bytes_of(&name, message.entry().bytes());
+        if !message.entry().bytes().is_empty() && self.has_room(1, bytes) {
+            self.bytes = self.bytes.saturating_add(bytes);
             let stored = Stored { topic: topic.clone(), ..Stored::new(&self.bus, message) };
             self.messages.insert(name.into(), stored);
         }
     }
 
+    /// Returns whether further topics can have a message, and further bytes.
+    fn has_room(&self, topics: usize, bytes: usize) -> bool {
+        self.messages.len().saturating_add(topics) <= self.max
+            && self.bytes.saturating_add(bytes) <= self.bytes_max
+    }
+
+    /// Removes expired messages, at most once a second. The log keeps them until others take their place.
+    fn sweep(&mut self) {
+        let now = clock::now_ns();
+        if self.swept_at > 0 && now.saturating_sub(self.swept_at) < SWEEP_NS {
+            return;
+        }
+        self.swept_at = now;
+        let bytes = &mut self.bytes;
+        self.messages.retain(|name, stored| {
+            let is_kept = !stored.is_expired();
+            if !is_kept {
+                *bytes = bytes.saturating_sub(bytes_of(name, stored.entry.bytes()));
+            }
+            is_kept
+        });
+    }
+
     /// Begins a publication with RETAIN; returns its number.
     ///
     /// # Errors
-    /// `ResourceExhausted` for a further topic at the limit.
-    fn begin(&mut self, topic: &Topic, is_removal: bool) -> Result<u64> {
+    /// `ResourceExhausted` at the limits of topics and bytes.
+    fn begin(&mut self, topic: &Topic, payload: &Bytes) -> Result<u64> {
         self.update();
-        if !is_removal && !self.waiting.contains_key(topic.name()) && !self.is_known(topic.name()) {
-            let waiting = self.waiting.keys().filter(|name| !self.is_known(name)).count();
-            let submitted = self.submitted.iter().filter(|name| !self.messages.contains_key(*name)).count();
-            if self.messages.len().saturating_add(waiting).saturating_add(submitted) >= self.max {
-                let text =
-                    format!("{} topics have a retained message, as many as may (retained_max)", self.max);
-                return Err(Status::resource_exhausted(text));
-            }
+        if !payload.is_empty() {
+            self.admit(topic, payload)?;
         }
         self.newest = self.newest.saturating_add(1);
         let waiting = self.waiting.entry(topic.name().into()).or_default();
         waiting.count = waiting.count.saturating_add(1);
         Ok(self.newest)
+    }
+
+    /// Checks the limits for a message. One in the place of another needs room for its own bytes only.
+    fn admit(&mut self, topic: &Topic, payload: &Bytes) -> Result<()> {
+        let Some(name) = messages::name(topic.name()) else { return Ok(()) };
+        let former = self.messages.get(&*name).map_or(0, |stored| bytes_of(&name, stored.entry.bytes()));
+        let bytes = bytes_of(&name, payload).saturating_sub(former);
+        let is_further = !self.waiting.contains_key(topic.name()) && !self.is_known(topic.name());
+        let topics = if is_further { self.awaited().saturating_add(1) } else { 0 };
+        if !self.has_room(topics, bytes) {
+            self.sweep();
+        }
+        let text = if !self.has_room(topics, 0) {
+            format!("{} topics have a retained message, as many as may (retained_max)", self.max)
+        } else if !self.has_room(0, bytes) {
+            format!(
+                "the retained messages have {} of {} bytes (retained_bytes_max)",
+                self.bytes, self.bytes_max
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Status::resource_exhausted(text))
+    }
+
+    /// Returns the number of topics that get their first message.
+    fn awaited(&self) -> usize {
+        let waiting = self.waiting.keys().filter(|name| !self.is_known(name)).count();
+        let submitted = self.submitted.iter().filter(|name| !self.messages.contains_key(*name)).count();
+        waiting.saturating_add(submitted)
     }
 
     /// Ends a publication with RETAIN: with its message if the bus has accepted it.
@@ -190,25 +253,51 @@ impl Retained {
         Ok(())
     }
 
-    /// Returns the next message that a filter matches, in the order of the names: after one, or the first.
-    pub(super) fn next(&mut self, filter: &[u8], after: Option<&str>) -> Option<(Box<str>, Stored)> {
+    /// Looks for the next message that a filter matches, in the order of the names: after one, or the first. Compares
+    /// at most `names_max` names.
+    pub(super) fn next(&mut self, filter: &[u8], after: Option<&str>, names_max: &mut usize) -> Next {
         self.update();
-        if !filter.iter().any(|byte| matches!(byte, b'+' | b'#')) {
-            let name = std::str::from_utf8(filter).ok().filter(|_| after.is_none())?;
-            return self.messages.get_key_value(name).filter(|(_, stored)| !stored.is_expired()).map(pair);
-        }
+        let Ok(filter) = std::str::from_utf8(filter) else { return Next::End };
+        let Some(wildcard) = filter.find(['+', '#']) else {
+            let found = self.messages.get_key_value(filter).filter(|_| after.is_none());
+            return found.filter(|(_, stored)| !stored.is_expired()).map_or(Next::End, pair);
+        };
+        // "a/#" matches "a" as well.
+        let prefix = filter[..wildcard].trim_end_matches('/');
         let start = match after {
             Some(after) => Bound::Excluded(after),
-            None => Bound::Unbounded,
+            None => Bound::Included(prefix),
         };
-        let rest = self.messages.range::<str, _>((start, Bound::Unbounded));
-        let mut found = rest.filter(|(name, _)| topic::matches(filter, name.as_bytes()));
-        found.find(|(_, stored)| !stored.is_expired()).map(pair)
+        for (name, stored) in self.messages.range::<str, _>((start, Bound::Unbounded)) {
+            if !name.starts_with(prefix) {
+                break;
+            }
+            if topic::matches(filter.as_bytes(), name.as_bytes()) && !stored.is_expired() {
+                return pair((name, stored));
+            }
+            *names_max = names_max.saturating_sub(1);
+            if *names_max == 0 {
+                return Next::After(name.clone());
+            }
+        }
+        Next::End
     }
 }
 
-fn pair((name, stored): (impl AsRef<str>, &Stored)) -> (Box<str>, Stored) {
-    (name.as_ref().into(), stored.clone())
+/// Outcome of [`Retained::next`].
+pub(super) enum Next {
+    /// No name up to this one matches.
+    After(Box<str>),
+    End,
+    Found(Box<str>, Stored),
+}
+
+fn bytes_of(name: &str, payload: &Bytes) -> usize {
+    name.len().saturating_add(payload.len()).saturating_add(MESSAGE_BYTES)
+}
+
+fn pair((name, stored): (&Box<str>, &Stored)) -> Next {
+    Next::Found(name.clone(), stored.clone())
 }
 
 fn begin(bus: &Bus, topic: &Topic) -> Result<Subscription<Bytes>> {

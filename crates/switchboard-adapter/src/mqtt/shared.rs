@@ -44,6 +44,7 @@ pub(super) struct Settings {
     pub(super) sessions_max: usize,
     pub(super) connect_timeout: Duration,
     pub(super) retained_max: usize,
+    pub(super) retained_bytes_max: usize,
     pub(super) retained: Option<Bus>,
     pub(super) refused_publications: RefusedPublish,
     pub(super) is_anonymous: bool,
@@ -63,6 +64,7 @@ impl Settings {
             sessions_max: 1_000_000,
             connect_timeout: Duration::from_secs(10),
             retained_max: 100_000,
+            retained_bytes_max: 256 << 20,
             retained: None,
             refused_publications: RefusedPublish::default(),
             is_anonymous: false,
@@ -105,7 +107,7 @@ impl Shared {
                 Bus::builder().topics(RETAINED, history)?.build()
             }
         };
-        let retained = Retained::new(retained_bus, settings.retained_max)?;
+        let retained = Retained::new(retained_bus, settings.retained_max, settings.retained_bytes_max)?;
         Ok(Shared {
             requires_auth: context.has_auth && !settings.is_anonymous,
             services: context.services.clone(),

@@ -229,3 +229,30 @@ async fn a_server_that_stops_says_so() {
     stopping.await.unwrap();
     until(|| mqtt.stats().protocol_errors == 0).await;
 }
+
+#[tokio::test]
+async fn bytes_of_retained_messages_are_limited_and_expired_ones_removed() {
+    let mqtt = Mqtt::new(Bus::new()).retained_max(3).retained_bytes_max(3_000);
+    let running = start(&mqtt).await;
+    let mut client = Client::connect(&running, v5("c")).await;
+    client.retain("r/1", &"x".repeat(1_500)).await;
+    client.retain("r/1", &"y".repeat(1_500)).await;
+    let second = Publish { retain: true, ..client.make("r/2", AT_LEAST_ONCE, &"x".repeat(600)) };
+    assert_eq!(client.publish_message(second).await, Reason::QUOTA_EXCEEDED);
+    client.retain("r/1", "").await;
+    for number in 1..=3 {
+        let mut message = Publish { retain: true, ..client.make(&format!("e/{number}"), AT_LEAST_ONCE, "x") };
+        message.properties = message.properties.with_number(PropertyId::MessageExpiry, 1);
+        assert!(!client.publish_message(message).await.is_error());
+    }
+    crate::client::soon(async {
+        loop {
+            let message = Publish { retain: true, ..client.make("after", AT_LEAST_ONCE, "x") };
+            if !client.publish_message(message).await.is_error() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

@@ -286,3 +286,22 @@ async fn a_further_subscribe_replaces_the_options_without_a_gap() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_filter_that_matches_few_retained_messages_finds_them_behind_many() {
+    let (_, _, running) = started().await;
+    let mut publisher = Client::connect(&running, v5("publisher")).await;
+    let mut packets = Vec::new();
+    for number in 0..5_000 {
+        let message = publisher.make(&format!("many/{number:04}/x"), AT_MOST_ONCE, "x");
+        packets.push(Packet::Publish(Publish { retain: true, ..message }));
+    }
+    publisher.send_all(&packets).await;
+    publisher.retain("many/last/y", "y").await;
+    publisher.retain("many", "all").await;
+    let mut client = Client::connect(&running, v5("client")).await;
+    client.subscribe("many/+/y", AT_LEAST_ONCE).await;
+    assert_eq!(client.text().await, pair("many/last/y", "y"));
+    client.subscribe("many/#", AT_LEAST_ONCE).await;
+    assert_eq!(client.text().await, pair("many", "all"));
+}
