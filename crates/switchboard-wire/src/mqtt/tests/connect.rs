@@ -237,7 +237,7 @@ fn fields_over_their_limits_are_refused() {
 #[test]
 fn properties_of_a_packet_are_not_taken_from_metadata() {
     let properties = Properties::default().with_user(&b"a"[..], &b"b"[..]);
-    let mut block = BytesMut::new();
+    let mut block = bytes::BytesMut::new();
     properties
         .clone()
         .with_number(PropertyId::TopicAlias, 257)
