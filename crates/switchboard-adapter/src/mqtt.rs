@@ -155,7 +155,8 @@ impl Mqtt {
     /// Keeps retained messages in the topic `retained` of a bus, which is to keep the newest entry of each key: with
     /// [`conflate`](switchboard_message::TopicOptions::conflate) and a history of more entries than topics
     /// with a retained message, and of all their bytes
-    /// ([`history_bytes`](switchboard_message::TopicOptions::history_bytes), default 8 MiB). Give it a file, and retained messages survive a restart. The default is a bus in memory.
+    /// ([`history_bytes`](switchboard_message::TopicOptions::history_bytes), default 8 MiB). Give it a file, and
+    /// retained messages survive a restart. The default is a bus in memory.
     #[must_use]
     pub fn retained(self, bus: Bus) -> Mqtt {
         self.with(|settings| settings.retained = Some(bus))

@@ -303,7 +303,7 @@ impl Adapter for MqttAdapter {
             None => is_blocked.then(|| (subscribers.send(id, |_| {}), 0)),
         };
         let is_taking = client.unwritten.is_some_and(|(_, times)| times < UNWRITTEN_MAX);
-        // The server reads nothing from a client whose messages wait, or which does not take what is sent.
+        // The server reads nothing from a client whose messages wait, or whose socket is full.
         if client.is_paused || is_taking {
             client.heard_at = clock::now_ns();
         }

@@ -132,9 +132,9 @@ impl<M> Window<M> {
         self.has_unsent = true;
     }
 
-    /// Returns true if packets may have to be sent again: they come before further messages.
+    /// Returns true if packets are still to be sent again: they come before further messages.
     pub fn is_resending(&self) -> bool {
-        self.has_unsent
+        self.has_unsent && self.slots.iter().any(|slot| !slot.is_sent)
     }
 
     /// Returns the next packet to be sent again, in the original order, and marks it as sent. `None` when everything
