@@ -296,8 +296,8 @@ fn bytes_of(name: &str, payload: &Bytes) -> usize {
     name.len().saturating_add(payload.len()).saturating_add(MESSAGE_BYTES)
 }
 
-fn pair((name, stored): (&Box<str>, &Stored)) -> Next {
-    Next::Found(name.clone(), stored.clone())
+fn pair((name, stored): (impl AsRef<str>, &Stored)) -> Next {
+    Next::Found(name.as_ref().into(), stored.clone())
 }
 
 fn begin(bus: &Bus, topic: &Topic) -> Result<Subscription<Bytes>> {
