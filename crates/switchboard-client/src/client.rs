@@ -363,7 +363,6 @@ impl Begin {
     }
 
     /// Like [`deadline`](Self::deadline), counted from now; reads the clock only when there is one.
-    #[cfg(feature = "http")]
     fn deadline_if_any(&self) -> Option<Instant> {
         let any = self.timeout.is_some() || context::deadline().is_some();
         if any { self.deadline(switchboard_core::clock::now()) } else { None }

@@ -393,8 +393,14 @@ pub trait ServerWire: Send {
         false
     }
 
-    /// Writes the final frames before the driver closes the connection in order. Returns true if the peer responds to
-    /// them; the response ends the driver's wait.
+    /// Returns true while the machine holds a request that the peer has begun and that is no event yet. A drained
+    /// connection stays open for it.
+    fn has_partial_calls(&self) -> bool {
+        false
+    }
+
+    /// Writes the final frames before the driver closes the connection in order; the driver sends them first. Returns
+    /// true if the peer responds to them; the response ends the driver's wait.
     fn close(&mut self, _out: &mut Outbox) -> bool {
         false
     }

@@ -214,6 +214,8 @@ impl Connection {
             keepalive: Keepalive::new(keepalive, keepalive, now),
             held_since: None,
             stall_timeout: options.limits.stream_stall_timeout(),
+            flushed_since: None,
+            has_events: false,
             timer: Timer::default(),
         };
         (connection, task)
@@ -472,6 +474,13 @@ impl Inner {
         }
         self.wake();
         Ok(id)
+    }
+
+    /// Returns true when calls, or bytes of one-way calls, wait for a server that responds to pings.
+    #[inline]
+    fn awaits_server(&self) -> bool {
+        let awaits = self.calls.len() > 0 || self.waiting > 0 || self.wire.queued_bytes() > 0;
+        awaits && self.wire.responds_to_pings()
     }
 
     /// Returns true when fewer bytes wait to be written than allowed. One message may exceed the limit.

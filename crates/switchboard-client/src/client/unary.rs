@@ -18,6 +18,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 use switchboard_core::{
     Compression, Payload, Result,
@@ -223,7 +224,7 @@ impl PooledCall {
             }
             None => {
                 let stage = Stage::Start;
-                PooledCall(Some(Box::new(RawCall { begin, request, stage, packing: None })))
+                PooledCall(Some(Box::new(RawCall { begin, request, stage, packing: None, deadline: None })))
             }
         }
     }
@@ -268,6 +269,8 @@ struct RawCall {
     stage: Stage,
     /// Compression of the messages of the call, if any; a box, because calls are moved.
     packing: Option<Box<Packing>>,
+    /// Deadline of a call that may be sent once more after its server has refused it.
+    deadline: Option<Instant>,
 }
 
 enum Stage {
@@ -325,6 +328,7 @@ impl RawCall {
         if self.packing.is_some() {
             self.packing = None;
         }
+        self.deadline = None;
         let Begin { target, metadata, early_error, options, .. } = &mut self.begin;
         if !matches!(target, Target::Nowhere) {
             *target = Target::Nowhere;
@@ -446,7 +450,9 @@ impl RawCall {
         };
         match sent {
             Ok(id) => {
-                if !connection.may_refuse_sent_calls() {
+                if connection.may_refuse_sent_calls() {
+                    self.deadline = self.begin.deadline_if_any();
+                } else {
                     // Its memory is reused by the next call, while it is still in the cache.
                     self.request = None;
                 }
@@ -474,13 +480,14 @@ impl RawCall {
         Ok(())
     }
 
-    /// Sends a call that its server refused before it began once more, by this channel; the timeout starts again.
+    /// Sends a call that its server refused before it began once more, by this channel, within the time that is left.
     #[cold]
     fn begin_again(&mut self, channel: Option<Channel>) -> Result<()> {
         self.packing = None;
         let request = self.take_request()?;
         let mut begin = self.begin.take();
         begin.target = channel.map_or(Target::Nowhere, Target::Channel);
+        begin.end_at(self.deadline.take());
         self.stage = Stage::Boxed(Box::pin(remote::second_unary(begin, request)));
         Ok(())
     }

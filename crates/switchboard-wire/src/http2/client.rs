@@ -265,6 +265,11 @@ impl ClientWire for Client {
     }
 
     #[inline]
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    #[inline]
     fn queued_bytes(&self) -> usize {
         self.sending.queued_bytes()
     }

@@ -400,6 +400,10 @@ impl ServerWire for Server {
         self.phase = self.phase.max(Phase::Refusing);
     }
 
+    fn has_partial_calls(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     fn close(&mut self, out: &mut Outbox) -> bool {
         if self.phase < Phase::Final {
             self.end_drain(out);

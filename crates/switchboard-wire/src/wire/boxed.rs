@@ -129,6 +129,10 @@ impl<W: ServerWire + ?Sized> ServerWire for Box<W> {
         (**self).responds_to_pings()
     }
 
+    fn has_partial_calls(&self) -> bool {
+        (**self).has_partial_calls()
+    }
+
     fn close(&mut self, out: &mut Outbox) -> bool {
         (**self).close(out)
     }

@@ -152,6 +152,11 @@ pub trait ClientWire: Send {
         false
     }
 
+    /// Returns true if [`recv`](Self::recv) has events without further input: another function has caused them.
+    fn has_events(&self) -> bool {
+        false
+    }
+
     /// Bytes of calls that the machine holds until the server has responded; they count as waiting to be written.
     fn queued_bytes(&self) -> usize {
         0

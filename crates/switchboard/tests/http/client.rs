@@ -55,7 +55,7 @@ impl Client {
         self.0.bidi(&methods()[3], self.1, encode, decode)
     }
 
-    fn note(&self, value: &str) -> OnewayCall {
+    pub(crate) fn note(&self, value: &str) -> OnewayCall {
         self.0.oneway(&methods()[4], self.1, encode(&text(value), self.1))
     }
 

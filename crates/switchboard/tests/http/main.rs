@@ -7,6 +7,7 @@ mod attacks_http2;
 mod browsers;
 mod client;
 mod client_faults;
+mod client_waits;
 mod cross_site;
 mod dialects;
 mod discovery;

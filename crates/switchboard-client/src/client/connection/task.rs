@@ -35,6 +35,10 @@ pub(in super::super) struct Task {
     pub(super) held_since: Option<Instant>,
     /// Maximum duration of such a stall.
     pub(super) stall_timeout: Duration,
+    /// Time since which the connection stays open only for bytes of one-way calls that wait in the machine.
+    pub(super) flushed_since: Option<Instant>,
+    /// The machine has events without further input.
+    pub(super) has_events: bool,
     pub(super) timer: Timer,
 }
 
@@ -108,10 +112,12 @@ impl Task {
             let waker = Waker::from(CallWaker::new(id, connection.wakes.clone()));
             inner.pump(id, &waker);
         }
+        self.has_events = inner.wire.has_events();
         if let Some(status) = inner.state.rejection()
             && inner.calls.len() == 0
             && inner.out.is_empty()
             && self.writing.is_empty()
+            && self.is_flushed(&inner)
         {
             return Err(status.clone());
         }
@@ -127,9 +133,19 @@ impl Task {
         Ok(silent)
     }
 
+    /// Returns true if no bytes of one-way calls wait in the machine, or if they have waited for too long.
+    fn is_flushed(&mut self, inner: &Inner) -> bool {
+        if inner.wire.queued_bytes() == 0 {
+            return true;
+        }
+        let now = switchboard_core::clock::now();
+        let since = *self.flushed_since.get_or_insert(now);
+        switchboard_core::clock::after(since, self.stall_timeout) <= now
+    }
+
     /// Pings a silent server while calls wait; returns true when no data was received in time.
     fn is_silent(&mut self, inner: &mut Inner, now: Instant) -> bool {
-        if (inner.calls.len() == 0 && inner.waiting == 0) || !inner.wire.responds_to_pings() {
+        if !inner.awaits_server() {
             self.keepalive.forget_ping();
             return false;
         }
@@ -160,6 +176,9 @@ impl Task {
             self.held_since = None;
             return self.handle_input();
         }
+        if self.has_events {
+            return self.handle_input();
+        }
         match std::task::ready!(self.input.poll_read(&mut *self.io, cx)) {
             Ok(0) => {
                 // A status that the server has sent before gives the reason.
@@ -178,6 +197,7 @@ impl Task {
 
     /// Delivers replies to their callers.
     fn handle_input(&mut self) -> Poll<Option<Status>> {
+        self.has_events = false;
         let mut input = self.input.take();
         let mut inner = self.connection.lock();
         let fatal = inner.receive(&mut input, &mut self.wake);
@@ -199,13 +219,9 @@ impl Task {
             let mut inner = self.connection.lock();
             inner.note_unwritten(self.writing.len(), &self.connection.room);
             // When the connection was closed, the remaining bytes are written by now.
-            let over = !inner.state.is_open() && inner.calls.len() == 0;
+            let over = !inner.state.is_open() && inner.calls.len() == 0 && inner.wire.queued_bytes() == 0;
             let left = inner.woken || over || !inner.out.is_empty() || !inner.due.is_empty();
-            (
-                inner.earliest,
-                (inner.calls.len() > 0 || inner.waiting > 0) && inner.wire.responds_to_pings(),
-                left,
-            )
+            (inner.earliest, inner.awaits_server(), left)
         };
         // While the socket accepts no more bytes, it wakes the task.
         if left && self.writing.is_empty() {
@@ -213,7 +229,9 @@ impl Task {
         }
         let silent = waiting.then(|| self.keepalive.due());
         let stalled = self.held_since.map(|since| switchboard_core::clock::after(since, self.stall_timeout));
-        let wanted = [earliest, silent, stalled].into_iter().flatten().min();
+        let flushed =
+            self.flushed_since.map(|since| switchboard_core::clock::after(since, self.stall_timeout));
+        let wanted = [earliest, silent, stalled, flushed].into_iter().flatten().min();
         if let Some(wanted) = wanted {
             self.timer.register_by(wanted, self.keepalive.last_read(), cx);
         }

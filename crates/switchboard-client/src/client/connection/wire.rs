@@ -49,6 +49,11 @@ impl ClientWire for Wire {
     }
 
     #[inline(always)]
+    fn has_events(&self) -> bool {
+        either!(self, machine => machine.has_events())
+    }
+
+    #[inline(always)]
     fn queued_bytes(&self) -> usize {
         either!(self, machine => machine.queued_bytes())
     }

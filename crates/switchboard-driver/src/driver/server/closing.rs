@@ -114,19 +114,24 @@ impl<W: ServerWire> Connection<W> {
             ConnectionState::Closing { .. } => true,
             _ => false,
         };
-        // Responses that the peer does not accept do not hold up the end of the server.
-        let is_sent = self.wire.waiting_bytes() == 0 || self.shared.ending.load(Ordering::Relaxed);
-        is_time && self.calls.len() == 0 && self.out.is_empty() && is_sent && !self.wire.holds_ends()
+        if !is_time || self.calls.len() > 0 || !self.out.is_empty() || self.wire.holds_ends() {
+            return false;
+        }
+        // Requests that the peer does not end, and responses that it does not accept, do not hold up the end of the
+        // server.
+        let is_idle = self.wire.waiting_bytes() == 0 && !self.wire.has_partial_calls();
+        is_idle || self.shared.ending.load(Ordering::Relaxed)
     }
 
     /// Queues the last bytes of a drained connection; returns whether the connection must wait before it
     /// ends.
     pub(super) fn closes(&mut self, cx: &mut Context<'_>) -> bool {
-        if let ConnectionState::Draining { .. } = self.state
-            && self.wire.close(&mut self.out)
-        {
-            self.state = ConnectionState::Closing { since: self.now, awaits_peer: true };
-            return self.flush(cx, false).is_ok();
+        if let ConnectionState::Draining { .. } = self.state {
+            let awaits_peer = self.wire.close(&mut self.out);
+            if awaits_peer || !self.out.is_empty() {
+                self.state = ConnectionState::Closing { since: self.now, awaits_peer };
+                return self.flush(cx, false).is_ok();
+            }
         }
         self.lingers(cx)
     }

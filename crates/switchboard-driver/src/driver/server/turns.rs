@@ -6,7 +6,10 @@ use crate::serving::{Live, ServerParts, Sources};
 use bytes::Bytes;
 use std::{
     io,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 use switchboard_core::{
     Call, Extensions, Reply, Service,
@@ -94,8 +97,9 @@ impl Items for Flood {
     }
 }
 
-/// A peer that reads everything and sends nothing.
-struct Greedy;
+/// A peer that reads everything and sends nothing; keeps what was written last.
+#[derive(Clone, Default)]
+struct Greedy(Arc<Mutex<Vec<u8>>>);
 
 impl Io for Greedy {}
 
@@ -107,6 +111,7 @@ impl AsyncRead for Greedy {
 
 impl AsyncWrite for Greedy {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        *self.0.lock().unwrap() = bytes.to_vec();
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -159,11 +164,66 @@ impl ServerWire for Endless {
     }
 }
 
+/// A machine without calls that writes a farewell, and may hold a request that is not complete.
+struct Farewell {
+    is_partial: bool,
+}
+
+impl ServerWire for Farewell {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn recv(&mut self, _input: &mut Input, _out: &mut Outbox) -> Result<Option<ServerEvent>, Fatal> {
+        Ok(None)
+    }
+
+    fn reply(&mut self, _id: CallId, _item: Outgoing<'_>, _out: &mut Outbox) {}
+
+    fn reply_with(
+        &mut self,
+        _id: CallId,
+        _item: Outgoing<'_>,
+        _compressed: bool,
+        _trailers: &Metadata,
+        _out: &mut Outbox,
+    ) {
+    }
+
+    fn head(&mut self, _id: CallId, _metadata: &Metadata, _out: &mut Outbox) {}
+
+    fn end(&mut self, _id: CallId, _end: Result<&Metadata, &Status>, _out: &mut Outbox) {}
+
+    fn refuse(&mut self) {}
+
+    fn memory(&self) -> MachineMemory {
+        MachineMemory::default()
+    }
+
+    fn has_partial_calls(&self) -> bool {
+        self.is_partial
+    }
+
+    fn close(&mut self, out: &mut Outbox) -> bool {
+        out.put(Outgoing::Lent(b"farewell"));
+        false
+    }
+}
+
 /// Creates a connection that has read `input`.
 fn connection<W: ServerWire>(state: &Arc<ServerState>, input: &[u8], wire: W) -> Connection<W> {
+    connection_to(Greedy::default(), state, input, wire)
+}
+
+fn connection_to<W: ServerWire>(
+    io: Greedy,
+    state: &Arc<ServerState>,
+    input: &[u8],
+    wire: W,
+) -> Connection<W> {
     let peer = Peer::without_connection(switchboard_wire::WireId::NATIVE, "memory".into());
     let (shared, settings) = (state.clone(), Arc::default());
-    let (io, input) = (Box::new(Greedy), BytesMut::from(input));
+    let (io, input) = (Box::new(io), BytesMut::from(input));
     let accepted = Accepted { io, input, peer, settings, shared, wakes: Arc::default(), shard: 0 };
     Connection::new(accepted, wire)
 }
@@ -300,5 +360,33 @@ fn unread_messages_of_a_dropped_reader_hold_nothing() {
         assert_eq!((connection.calls.len(), connection.input.len()), (1, 0));
         let held = connection.memory.calls;
         assert!(held < 2000, "{held} bytes of messages that were dropped");
+    });
+}
+
+#[test]
+fn the_last_bytes_of_a_drained_connection_are_written() {
+    on_one_thread(async {
+        let (state, peer) = (serve(&Turns::default()), Greedy::default());
+        let mut connection = connection_to(peer.clone(), &state, b"", Farewell { is_partial: false });
+        connection.state = ConnectionState::Draining { since: connection.now - 2 * LINGER };
+        assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(*peer.0.lock().unwrap(), b"farewell");
+        assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_ready());
+    });
+}
+
+#[test]
+fn a_drained_connection_stays_open_for_a_request_that_has_begun() {
+    on_one_thread(async {
+        let state = serve(&Turns::default());
+        let mut connection = connection(&state, b"", Farewell { is_partial: true });
+        connection.state = ConnectionState::Draining { since: connection.now - 2 * LINGER };
+        for _ in 0..2 {
+            assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(matches!(connection.state, ConnectionState::Draining { .. }));
+        }
+        state.ending.store(true, Ordering::Relaxed);
+        let _ = connection.turn(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(connection.state, ConnectionState::Closing { .. }));
     });
 }
