@@ -11,8 +11,8 @@ const RESETS_MAX: usize = 256;
 /// States of the open streams.
 ///
 /// The numbers of a side grow by two, so a stream has the place `number / 2`, modulo the number of places. The table
-/// grows when a place is taken by an open stream. A stream that outlives 4,096 successors moves to a map, so that one
-/// long stream does not extend the table.
+/// grows when a place is taken by an open stream and a quarter of the places is in use. Otherwise the earlier stream
+/// moves to a map, so that a few long streams do not extend the table.
 #[derive(Debug)]
 pub struct Streams<T> {
     places: Vec<Place<T>>,
@@ -71,7 +71,7 @@ impl<T> Streams<T> {
 
     #[cold]
     fn insert_with_room(&mut self, number: u32, state: T) {
-        while self.places.len() < PLACES_MAX {
+        while self.places.len() < PLACES_MAX && 4 * self.open >= self.places.len() {
             self.grow();
             let place = self.place(number);
             if self.places[place].state.is_none() {
@@ -149,13 +149,6 @@ impl<T> Streams<T> {
         let placed = places.filter_map(|place| Some((place.number, place.state.as_mut()?)));
         placed.chain(self.old.iter_mut().map(|(number, state)| (*number, state)))
     }
-
-    /// Releases the memory of the table if no stream is open.
-    pub fn shrink(&mut self) {
-        if self.open == 0 {
-            *self = Streams::default();
-        }
-    }
 }
 
 /// The last 256 streams that this side has reset: their peer may have sent frames before it received the reset, which
@@ -215,8 +208,23 @@ mod tests {
             assert_eq!(streams.remove(number), Some(state));
         }
         assert!(streams.is_empty());
-        streams.shrink();
-        assert_eq!(streams.memory_bytes(), 0);
+    }
+
+    #[test]
+    fn a_long_stream_does_not_extend_the_table() {
+        let mut streams = Streams::default();
+        streams.insert(1, ());
+        for number in (3..20_001).step_by(2) {
+            streams.insert(number, ());
+            assert!(streams.get(1).is_some() && streams.remove(number).is_some());
+        }
+        assert_eq!((streams.len(), streams.places.len(), streams.old.len()), (1, PLACES_MIN, 1));
+        for number in (20_001..22_001).step_by(2) {
+            streams.insert(number, ());
+        }
+        assert!((1000..=PLACES_MAX).contains(&streams.places.len()));
+        assert!((20_001..22_001).step_by(2).all(|number| streams.remove(number).is_some()));
+        assert_eq!(streams.remove(1), Some(()));
     }
 
     #[test]
