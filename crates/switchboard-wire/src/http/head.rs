@@ -2,7 +2,7 @@
 
 use super::{
     dialect::grpc::{ContentType, Form},
-    fields::DecodedField,
+    fields::{DecodedField, joined_values},
 };
 use crate::{Encoding, Encodings, Metadata, MethodId, metadata::Name};
 use bytes::Bytes;
@@ -123,8 +123,9 @@ impl RequestHead {
             DecodedField::AcceptEncoding(accepted) => self.accepted.0 |= accepted.0,
             DecodedField::Ignored => {}
             DecodedField::Metadata(name, value) => self.entry(name, value),
-            DecodedField::JoinedMetadata(name, values) => {
-                values.iter().for_each(|value| self.entry(name, value));
+            DecodedField::JoinedMetadata(name, joined) => {
+                let room = (self.entries_max + 1).saturating_sub(self.metadata.len());
+                joined_values(joined).take(room).for_each(|value| self.entry(name, &value));
             }
             DecodedField::NotBase64(name) => self.not_base64 = Some(name.clone()),
             DecodedField::Malformed(reason) => {

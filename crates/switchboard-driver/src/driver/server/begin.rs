@@ -78,7 +78,6 @@ impl StartedCall {
 
 impl<W: ServerWire> Connection<W> {
     /// Starts a call: checks it, polls its handler, and parks it if the handler is not ready.
-    /// Starts a call: checks it, polls its handler, and parks it if the handler is not ready.
     #[inline]
     pub(super) fn open(&mut self, id: CallId, head: Head, first: Option<Bytes>, more: bool) {
         let info = self.shared.table.info(head.method);
