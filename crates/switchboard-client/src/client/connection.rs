@@ -127,6 +127,8 @@ struct Inner {
     /// Queue for the pushes of the server.
     pushes: Option<Pushes>,
     ping_backoff: PingBackoff,
+    /// This connection has lengthened the interval.
+    is_backed_off: bool,
     earliest: Option<Instant>,
 }
 
@@ -188,6 +190,7 @@ impl Connection {
             read_paused_by: None,
             pushes: options.pushes.clone(),
             ping_backoff: options.ping_backoff.clone(),
+            is_backed_off: false,
             earliest: None,
         };
         let connection = Arc::new(Connection {

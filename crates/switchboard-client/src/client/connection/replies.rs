@@ -140,7 +140,7 @@ impl Inner {
             }
             ClientEvent::GoAway { status } => {
                 self.state = ConnectionState::Draining(status);
-                if self.wire.refuses_pings() {
+                if self.wire.refuses_pings() && !std::mem::replace(&mut self.is_backed_off, true) {
                     self.ping_backoff.double();
                 }
             }

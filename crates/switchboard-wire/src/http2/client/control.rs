@@ -87,7 +87,8 @@ impl Client {
         };
         let (last, code) = (number(0) & WINDOW_MAX, ErrorCode(number(4)));
         let text = String::from_utf8_lossy(payload.get(8..).unwrap_or_default()).into_owned();
-        self.refuses_pings |= code == ErrorCode::ENHANCE_YOUR_CALM;
+        // The text of gRFC A8: servers end connections with this code for other reasons too.
+        self.refuses_pings |= code == ErrorCode::ENHANCE_YOUR_CALM && text.contains("too_many_pings");
         let reason = match code {
             ErrorCode::NO_ERROR => "the server is going away".to_owned(),
             code => format!("{} {text}", grpc::name_of(code)),

@@ -22,6 +22,9 @@ const WINDOW_BYTES_MIN: u32 = 256;
 /// Bytes of one stream that are written at a time while others wait.
 const TURN_BYTES: usize = 64 << 10;
 
+/// Streams in the list of those that wait beyond the open ones, before those that have ended are removed.
+const STALE_MAX: usize = 256;
+
 /// Parts of a request that are not in the outbox.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -77,7 +80,7 @@ pub(super) struct Sending {
     /// Bytes that the server accepts on the connection.
     window: SendWindow,
     /// Streams with bytes that only the window of the connection, or their turn, holds back.
-    listed: VecDeque<u32>,
+    pub(super) listed: VecDeque<u32>,
     /// Calls that wait for a stream, in the order of their numbers.
     waiting: VecDeque<Box<Waiting>>,
     /// Bytes of all pending parts.
@@ -403,6 +406,10 @@ impl Client {
         let state = self.streams.remove(stream)?;
         if let Some(body) = &state.body {
             self.sending.queued -= body.pending.bytes;
+        }
+        if self.sending.listed.len() > self.streams.len() + STALE_MAX {
+            let streams = &self.streams;
+            self.sending.listed.retain(|stream| streams.get(*stream).is_some());
         }
         Some(state)
     }

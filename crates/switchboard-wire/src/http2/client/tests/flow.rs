@@ -292,3 +292,29 @@ fn the_connection_is_replaced_before_its_numbers_end() {
     let again = world.client.open(0, open(UNARY, false, &metadata), Some(Outgoing::EMPTY), &mut world.out);
     assert_eq!(again.unwrap_err().retry(), Retry::Safe, "no number is used again");
 }
+
+#[test]
+fn calls_that_end_while_they_wait_for_the_connection_are_forgotten() {
+    let mut world = World::started(Settings { window_bytes: 1 << 20, ..Settings::default() });
+    world.unary(&vec![b'x'; 65_535]);
+    for _ in 0..5000 {
+        let id = world.unary(b"small");
+        world.client.cancel(id, &mut world.out);
+        world.sent();
+    }
+    assert!(world.client.sending.listed.len() <= 2 + 256);
+    assert_eq!(world.client.queued_bytes(), 5);
+}
+
+#[test]
+fn a_canceled_call_makes_room_without_input() {
+    let mut world = World::started(Settings { streams_max: 1, ..Settings::default() });
+    let first = world.unary(b"x");
+    world.bidi();
+    assert!(!world.client.has_events());
+    world.client.cancel(first, &mut world.out);
+    assert!(world.client.has_events());
+    let event = world.client.recv(&mut world.input, &mut world.out);
+    assert!(matches!(event, Ok(Some(ClientEvent::Credit { id: 1, .. }))), "{event:?}");
+    assert!(!world.client.has_events());
+}
