@@ -70,6 +70,8 @@ impl StoredBlock {
 pub(super) struct Waiting {
     parts: VecDeque<Bytes>,
     pub(super) bytes: usize,
+    /// Time in milliseconds at which some were last sent, or began to wait.
+    pub(super) progress: u64,
     /// End of the call, which follows the bytes.
     pub(super) end: Option<End>,
 }
@@ -84,6 +86,10 @@ pub(super) enum End {
 }
 
 impl Waiting {
+    pub(super) fn new(progress: u64) -> Waiting {
+        Waiting { progress, ..Waiting::default() }
+    }
+
     pub(super) fn add(&mut self, part: Bytes) {
         if !part.is_empty() {
             self.bytes += part.len();
@@ -174,6 +180,8 @@ impl Sending {
         {
             return put_short(stream, block, 0, out);
         }
+        // A block with a size update is not for the next one.
+        let is_update_due = self.encoder.is_update_due();
         let generation = self.encoder.generation();
         self.begin_head(form);
         if replies != Encoding::Identity {
@@ -182,7 +190,7 @@ impl Sending {
         metadata_fields(metadata, |name, value, usage| {
             put_field(&mut self.encoder, name, value, usage, &mut self.scratch);
         });
-        if metadata.is_empty() && generation == self.encoder.generation() {
+        if metadata.is_empty() && !is_update_due && generation == self.encoder.generation() {
             let stored = stored.unwrap_or_else(|| {
                 self.heads.push((form, replies, StoredBlock::NONE));
                 self.heads.len() - 1
@@ -198,10 +206,11 @@ impl Sending {
         if is_plain && let Some(block) = self.success.find(&self.encoder) {
             return put_short(stream, block, flag::END_STREAM, out);
         }
+        let is_update_due = self.encoder.is_update_due();
         let generation = self.encoder.generation();
         self.begin();
         self.end_fields(end);
-        if is_plain && generation == self.encoder.generation() {
+        if is_plain && !is_update_due && generation == self.encoder.generation() {
             self.success.store(&self.scratch, generation);
         }
         put_header_block(stream, &self.scratch, true, self.peer.frame_bytes_max, out.tail());

@@ -30,7 +30,7 @@ use crate::{
 use bytes::Bytes;
 use frames::Reading;
 use requests::PartialBlock;
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// Most streams that a peer may have open; peers queue the calls above this limit.
 const STREAMS_MAX: u32 = 1000;
@@ -48,7 +48,8 @@ const DRAIN_PING: [u8; 8] = *b"draining";
 pub struct ServerOptions {
     /// Shortest time between two pings of an idle peer in milliseconds; 0 allows any number of pings.
     pub ping_interval_ms: u64,
-    /// Time in milliseconds without credit after which streams with waiting bytes are reset; 0 for no limit.
+    /// Time in milliseconds without credit after which a stream with waiting bytes is reset, when the peer sends
+    /// something; 0 for no limit.
     pub stall_ms: u64,
 }
 
@@ -60,7 +61,8 @@ impl ServerOptions {
         self
     }
 
-    /// Sets the time in milliseconds without credit after which streams with waiting bytes are reset.
+    /// Sets the time in milliseconds without credit after which a stream with waiting bytes is reset. It is checked
+    /// when the peer sends something: a peer that sends nothing is subject to the keepalive of the driver.
     #[must_use]
     pub fn with_stall_ms(mut self, stall_ms: u64) -> ServerOptions {
         self.stall_ms = stall_ms;
@@ -95,13 +97,13 @@ pub struct Server {
     /// Calls that this side has reset, for the driver.
     canceled: VecDeque<u32>,
     stall_ms: u64,
-    /// Time at which waiting bytes were last sent, or began to wait.
+    /// No waiting bytes were last sent, or began to wait, before this time.
     progress: u64,
     budget: AbuseBudget,
     pings: Pings,
     /// Time in milliseconds, of an origin of the driver.
     now: u64,
-    /// Bytes of partly received messages.
+    /// Bytes of requests that are not events yet.
     held: usize,
     greeted: bool,
     phase: Phase,
@@ -130,6 +132,8 @@ struct Stream {
     /// The driver knows the call.
     opened: bool,
     head_sent: bool,
+    /// Time in milliseconds at which it was opened.
+    began: u64,
     send: SendWindow,
     window: ReceiveWindow,
     /// Bytes of messages that their reader has not taken.
@@ -144,6 +148,11 @@ struct Stream {
 }
 
 impl Stream {
+    /// Returns the part of a timeout that is left at this time.
+    fn left(&self, timeout: Option<Duration>, now: u64) -> Option<Duration> {
+        timeout.map(|timeout| timeout.saturating_sub(Duration::from_millis(now.saturating_sub(self.began))))
+    }
+
     /// Returns true if the call has ended and its response waits.
     fn is_answered(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.end.is_some())
@@ -170,6 +179,15 @@ impl Body {
     fn new(head: Option<Head>, encoding: Encoding) -> Body {
         let assembly = Assembly::default();
         Body { head, encoding, first: None, assembly, no_call: None, length: None, received: 0 }
+    }
+
+    /// Returns the bytes that it holds, beside the entry of its stream. The metadata of its head does not change.
+    fn memory_bytes(&self) -> usize {
+        let metadata = self.head.as_ref().map_or(0, |head| {
+            head.metadata.encoded_len() + head.metadata.len() * size_of::<(Bytes, Bytes)>()
+        });
+        let first = self.first.as_ref().map_or(0, |(message, _)| message.len());
+        size_of::<Body>() + metadata + first + self.assembly.memory_bytes()
     }
 }
 
@@ -271,7 +289,7 @@ impl Server {
     fn take(&mut self, id: u32) -> Option<Stream> {
         let stream = self.streams.remove(id)?;
         if let Some(body) = &stream.body {
-            self.held -= body.assembly.memory_bytes();
+            self.held -= body.memory_bytes();
         }
         if let Some(waiting) = &stream.waiting {
             self.sending.waiting_bytes -= waiting.bytes;

@@ -230,7 +230,7 @@ impl Server {
     fn refuse_body(&mut self, id: u32, status: Status) -> ServerEvent {
         let Some(stream) = self.streams.get_mut(id) else { return ServerEvent::Handled };
         let Some(body) = stream.body.take() else { return ServerEvent::Handled };
-        self.held -= body.assembly.memory_bytes();
+        self.held -= body.memory_bytes();
         let Some(mut head) = body.head else { return ServerEvent::Refused { id, status } };
         let found = Found { method: head.method, undeclared_name: head.undeclared_name.take() };
         match self.table.refuse_call(&found, Kind::Unary, status) {
@@ -252,6 +252,7 @@ impl Server {
         self.held -= body.assembly.memory_bytes();
         let (item, compressed) = body.assembly.finish(whole)?;
         if body.head.is_some() {
+            self.held += item.len();
             body.first = Some((item, compressed));
             return None;
         }
@@ -284,7 +285,9 @@ impl Server {
             return Ok(self.refuse_body(id, Status::internal("the request ends inside a message")));
         }
         let Some(body) = stream.body.take() else { return Ok(ServerEvent::Handled) };
-        let Some(head) = body.head else { return Ok(ServerEvent::HalfClose { id }) };
+        self.held -= body.memory_bytes();
+        let Some(mut head) = body.head else { return Ok(ServerEvent::HalfClose { id }) };
+        head.timeout = stream.left(head.timeout, self.now);
         stream.opened = true;
         let (first, compressed) = match body.first {
             Some((message, compressed)) => (Some(message), compressed),

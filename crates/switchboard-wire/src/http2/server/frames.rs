@@ -14,6 +14,9 @@ const SETTINGS_MAX: u32 = 64;
 /// Smallest increment of a window that costs no token of the abuse budget.
 const INCREMENT_MIN: u32 = 1 << 10;
 
+/// Age of a stream below which its reset costs a token of the abuse budget, in milliseconds.
+const YOUNG_MS: u64 = 100;
+
 /// Position in the bytes of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading {
@@ -186,10 +189,14 @@ impl Server {
             return Err(error(ErrorCode::PROTOCOL_ERROR, "RST_STREAM of a stream that was never open"));
         }
         self.pings.busy = true;
-        // A reset of a stream that has ended may have crossed its end.
-        let is_open = self.streams.get(id).is_some();
+        // A reset of a stream that has ended may have crossed its end. One of a stream that was open for a while is
+        // that of a caller whose time is over: 1000 streams at a time bound those.
+        let is_futile = match self.streams.get(id) {
+            Some(stream) => self.now.saturating_sub(stream.began) < YOUNG_MS,
+            None => !self.resets.has(id),
+        };
         let event = self.remove(id);
-        if is_open || !self.resets.has(id) {
+        if is_futile {
             self.charge()?;
         }
         Ok(event)

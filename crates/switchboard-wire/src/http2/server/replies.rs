@@ -35,6 +35,7 @@ impl Server {
     pub(super) fn refuse_request(&mut self, id: CallId, out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let Some(body) = stream.body.take() else { return };
+        self.held -= body.memory_bytes();
         let Some((status, reason)) = body.no_call else { return };
         self.sending.put_http_status(id, status, out);
         self.wait(id, std::iter::once(Bytes::from_static(reason.as_bytes())), out);
@@ -99,7 +100,8 @@ impl Server {
     fn wait(&mut self, id: CallId, parts: impl Iterator<Item = Bytes>, out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let was_waiting = stream.waiting.is_some();
-        let waiting = stream.waiting.get_or_insert_with(Box::<Waiting>::default);
+        let progress = self.now;
+        let waiting = stream.waiting.get_or_insert_with(|| Box::new(Waiting::new(progress)));
         let before = waiting.bytes;
         if self.sending.waiting_bytes == 0 {
             self.progress = self.now;
@@ -121,19 +123,26 @@ impl Server {
         }
     }
 
-    /// Resets the streams whose peer accepts nothing.
+    /// Resets the streams of which the peer has accepted nothing for too long.
     #[cold]
     pub(super) fn end_stalled(&mut self, out: &mut Outbox) {
-        let waiting = self.streams.iter_mut().filter(|(_, stream)| stream.waiting.is_some());
-        let waiting: Vec<u32> = waiting.map(|(id, _)| id).collect();
-        for id in waiting {
+        let (mut stalled, mut oldest) = (Vec::new(), self.now);
+        for (id, stream) in self.streams.iter_mut() {
+            let Some(waiting) = &stream.waiting else { continue };
+            if self.now.saturating_sub(waiting.progress) >= self.stall_ms {
+                stalled.push(id);
+            } else {
+                oldest = oldest.min(waiting.progress);
+            }
+        }
+        for id in stalled {
             put_reset(id, ErrorCode::CANCEL, out.tail());
             self.resets.add(id);
             if let ServerEvent::Cancel { id } = self.remove(id) {
                 self.canceled.push_back(id);
             }
         }
-        self.progress = self.now;
+        self.progress = oldest;
     }
 
     /// Sends waiting bytes of all streams in turns, as far as the windows allow.
@@ -179,7 +188,7 @@ impl Server {
         let sent = self.sending.pump(id, &mut stream.send, waiting, out);
         let is_done = waiting.bytes == 0;
         if sent > 0 {
-            self.progress = self.now;
+            waiting.progress = self.now;
         }
         let end = if is_done { waiting.end.take() } else { None };
         if is_done {

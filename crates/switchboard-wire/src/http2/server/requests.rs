@@ -224,10 +224,8 @@ impl Server {
             }
             Opening::NoCall(status, reason) => {
                 self.insert(id, MethodId(0), Form::Plain, Encoding::Identity, ends_stream);
-                if let Some(stream) = self.streams.get_mut(id) {
-                    let (body, no_call) = (Body::new(None, Encoding::Identity), Some((status, reason)));
-                    stream.body = Some(Box::new(Body { length, no_call, ..body }));
-                }
+                let (body, no_call) = (Body::new(None, Encoding::Identity), Some((status, reason)));
+                self.hold(id, Body { length, no_call, ..body });
                 if ends_stream {
                     self.refuse_request(id, out);
                 }
@@ -257,11 +255,19 @@ impl Server {
             return ServerEvent::Open { id, head, first: None, compressed, more };
         }
         if is_whole {
-            stream.body = Some(Box::new(Body { length, ..Body::new(Some(head), encoding) }));
+            self.hold(id, Body { length, ..Body::new(Some(head), encoding) });
             return ServerEvent::Handled;
         }
-        stream.body = Some(Box::new(Body { length, ..Body::new(None, encoding) }));
+        self.hold(id, Body { length, ..Body::new(None, encoding) });
         ServerEvent::Open { id, head, first: None, compressed, more }
+    }
+
+    /// Stores a request whose body is to be received.
+    pub(super) fn hold(&mut self, id: u32, body: Body) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            self.held += body.memory_bytes();
+            stream.body = Some(Box::new(body));
+        }
     }
 
     pub(super) fn insert(
@@ -279,6 +285,7 @@ impl Server {
             remote_ended,
             opened: false,
             head_sent: false,
+            began: self.now,
             send: SendWindow::new(self.sending.peer.window_bytes),
             window: ReceiveWindow::new(STREAM_WINDOW),
             unread: 0,

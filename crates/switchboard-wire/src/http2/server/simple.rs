@@ -16,6 +16,7 @@ use crate::{
     },
     wire::Opened,
 };
+use std::time::Duration;
 
 /// Longest block of such a call, in bytes.
 const BLOCK_BYTES_MAX: u32 = 4 << 10;
@@ -108,7 +109,9 @@ impl Server {
             && message_len as usize + ENVELOPE_BYTES == payload.len()
             && message_len <= max
             && (ends_stream || is_end(&rest[payload.len()..], id));
-        if !is_whole {
+        let timeout = stream.left(plain.timeout, self.now);
+        // A call that has arrived late is left to `recv`.
+        if !is_whole || (timeout != plain.timeout && timeout == Some(Duration::ZERO)) {
             return None;
         }
         (stream.plain, stream.remote_ended, stream.opened) = (None, true, true);
@@ -122,7 +125,7 @@ impl Server {
         self.window.release(len);
         self.budget.received(len);
         self.pings.busy = true;
-        let (method, codec, timeout) = (plain.method, plain.form.codec(), plain.timeout);
+        let (method, codec) = (plain.method, plain.form.codec());
         Some(Opened { id, method, codec, replies, timeout, len: message_len as usize })
     }
 
@@ -134,7 +137,7 @@ impl Server {
         let head = plain.into_head(self.limits.metadata_entries_max as usize);
         // It is a call, as was checked.
         if let Opening::Call(head, _) = open(head, &self.table, self.encodings) {
-            stream.body = Some(Box::new(Body::new(Some(head), plain.encoding)));
+            self.hold(id, Body::new(Some(head), plain.encoding));
         }
     }
 }
