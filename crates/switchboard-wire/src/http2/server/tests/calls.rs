@@ -1,6 +1,6 @@
 //! Calls of gRPC of all kinds, their refusals, and their responses.
 
-use super::peer::{FIELDS, Peer, Sent, data, frame, head, message, reset, success};
+use super::peer::{FIELDS, Peer, Sent, data, frame, head, message, reset, setting, success};
 use crate::{
     Code, Codec, Encoding, Encodings, Limits, Metadata, Outgoing, Retry, Status,
     http2::frame::{flag, kind},
@@ -358,4 +358,42 @@ fn a_drain_has_two_steps() {
     silent.machine.refuse();
     assert!(!silent.machine.close(&mut silent.out));
     assert_eq!(silent.sent().pop(), Some(Sent::GoAway(0, 0, String::new())));
+}
+
+#[test]
+fn the_timeout_counts_from_the_head() {
+    // In one frame, which the direct path reads, and in two.
+    for split in [5, 3] {
+        let mut peer = Peer::new();
+        for (id, waited, left) in [(1, 600, 400), (3, 1500, 0)] {
+            let head = peer.headers(id, "Unary", &[("grpc-timeout", "1S")], false);
+            peer.machine.at(0);
+            peer.input.extend(&head);
+            assert!(peer.machine.next_call(&mut peer.input).is_none());
+            peer.machine.at(waited);
+            let body = message(b"");
+            peer.input.extend(&[data(id, &body[..split], false), data(id, &body[split..], true)].concat());
+            let timeout = match peer.machine.next_call(&mut peer.input) {
+                Some(opened) => opened.timeout,
+                None => peer.open(b"").1.timeout,
+            };
+            assert_eq!(timeout, Some(Duration::from_millis(left)));
+            assert!(peer.events(b"").is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_size_update_is_written_once() {
+    let mut peer = Peer::new();
+    peer.events(&setting(1, 4000));
+    peer.sent();
+    for (id, has_update) in [(1, true), (3, false), (5, false)] {
+        let call = peer.call(id, b"");
+        peer.open(&call);
+        peer.machine.reply(id, Outgoing::EMPTY, &mut peer.out);
+        let bytes = peer.out.take_all();
+        // The first byte of the block of the head.
+        assert_eq!(bytes[9] & 0xe0 == 0x20, has_update, "{id}");
+    }
 }
