@@ -11,9 +11,9 @@ const STRIKES_MAX: u32 = 2;
 
 /// Tokens of one connection. At none it ends with `ENHANCE_YOUR_CALM`.
 ///
-/// Each stream error, each reset of an unanswered stream that is younger than 100 ms, each control frame and each piece of a body that is tiny and
-/// completes nothing costs a token. Time, answered calls and bytes of bodies add tokens. A peer that receives as many
-/// responses as it cancels calls therefore never exhausts them.
+/// Each stream error, each reset of an unanswered stream that is younger than 100 ms, each control frame and each piece
+/// of a body that is tiny and completes nothing costs a token. Time, answered calls and bytes of bodies add tokens.
+/// A peer that receives as many responses as it cancels calls therefore never exhausts them.
 #[derive(Clone, Copy, Debug)]
 pub struct AbuseBudget {
     tokens: u32,

@@ -368,7 +368,8 @@ fn the_last_bytes_of_a_drained_connection_are_written() {
     on_one_thread(async {
         let (state, peer) = (serve(&Turns::default()), Greedy::default());
         let mut connection = connection_to(peer.clone(), &state, b"", Farewell { is_partial: false });
-        connection.state = ConnectionState::Draining { since: connection.now - 2 * LINGER };
+        connection.state =
+            ConnectionState::Draining { since: connection.now.checked_sub(2 * LINGER).unwrap() };
         assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(*peer.0.lock().unwrap(), b"farewell");
         assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_ready());
@@ -380,7 +381,8 @@ fn a_drained_connection_stays_open_for_a_request_that_has_begun() {
     on_one_thread(async {
         let state = serve(&Turns::default());
         let mut connection = connection(&state, b"", Farewell { is_partial: true });
-        connection.state = ConnectionState::Draining { since: connection.now - 2 * LINGER };
+        connection.state =
+            ConnectionState::Draining { since: connection.now.checked_sub(2 * LINGER).unwrap() };
         for _ in 0..2 {
             assert!(connection.turn(&mut Context::from_waker(Waker::noop())).is_pending());
             assert!(matches!(connection.state, ConnectionState::Draining { .. }));
