@@ -1,28 +1,31 @@
 //! The task that copies the entries of one topic, or of the topics of a pattern, in one direction.
 
-use super::{Side, trail};
+use super::{
+    Side,
+    resume::{RECOVER_MAX, TOPICS_MIN},
+    trail,
+};
 use crate::{
     Delivery, Message, Position, Publication, Selector, Subscription, Topic, bus::poll_ready, log::Source,
 };
 use bytes::Bytes;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
-use switchboard_core::{Result, backoff};
+use switchboard_core::{Result, backoff, clock};
 use switchboard_wire::{Code, Retry, Status};
 
 /// Entries of one publication.
 const BATCH_MAX: usize = 64;
-/// Newest entries of a destination among which the newest copy is searched, and those of each topic of a pattern from
-/// which a bridge continues.
-const RECOVER_MAX: usize = 1_000;
 /// Longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Time in which a publication without a response is repeated: half of that in which engines remember ids by default.
+const REPEAT_MAX: Duration = Duration::from_secs(60);
 
 /// Counters of a bridge.
 #[derive(Debug, Default)]
@@ -36,15 +39,24 @@ pub(super) struct Counters {
 
 /// One direction of a bridge.
 pub(super) struct Copier {
-    from: Side,
-    to: Side,
-    source: Source,
+    pub(super) from: Side,
+    pub(super) to: Side,
+    pub(super) source: Source,
     first_entries: usize,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     /// Newest entry of each topic that was copied or passed over.
-    positions: HashMap<Topic, Position>,
-    /// Newest entry of each topic of the pattern when the bridge began.
-    heads: HashMap<Topic, Position>,
+    pub(super) positions: HashMap<Topic, Position>,
+    /// Newest entry of each topic of the pattern when the bridge began, until its first one is copied; `None` before
+    /// they are noted.
+    pub(super) heads: Option<HashMap<Topic, Position>>,
+    /// Topics of the pattern that have delivered an entry since it was subscribed.
+    pub(super) checked: HashSet<Topic>,
+    /// Positions at which topics that are gone are forgotten.
+    pub(super) topics_max: usize,
+    /// Topic and epoch of the publication that has failed, and may have left copies.
+    pub(super) unclear: Option<(Topic, u64)>,
+    /// Interruptions since the last publication that succeeded.
+    failures: u32,
     /// The destination takes one entry at a time.
     is_single: bool,
 }
@@ -57,13 +69,25 @@ impl Copier {
         first_entries: usize,
         counters: Arc<Counters>,
     ) -> Result<Copier> {
-        let source = selector.into_source()?;
-        let (positions, heads) = (HashMap::new(), HashMap::new());
-        Ok(Copier { from, to, source, first_entries, counters, positions, heads, is_single: false })
+        Ok(Copier {
+            from,
+            to,
+            source: selector.into_source()?,
+            first_entries,
+            counters,
+            positions: HashMap::new(),
+            heads: None,
+            checked: HashSet::new(),
+            topics_max: TOPICS_MIN,
+            unclear: None,
+            failures: 0,
+            is_single: false,
+        })
     }
 
     /// Subscribes behind the newest copy that the destination keeps.
     pub(super) async fn subscribe(&mut self) -> Result<Subscription<Bytes>> {
+        self.settle().await?;
         match self.source.clone() {
             Source::Topic(topic) => {
                 let known = match self.positions.get(&topic) {
@@ -83,74 +107,37 @@ impl Copier {
                 Ok(subscription)
             }
             Source::Pattern(pattern) => {
-                if self.heads.is_empty() {
-                    self.note_heads().await?;
+                if self.heads.is_none() {
+                    self.heads = Some(self.listed().await?);
                 }
+                self.checked.clear();
                 self.from.bus.subscribe_encoded(pattern).last(RECOVER_MAX).await
             }
         }
     }
 
-    /// Notes the newest entries of the topics that are there.
-    async fn note_heads(&mut self) -> Result<()> {
-        let Source::Pattern(pattern) = &self.source else { return Ok(()) };
-        let mut token = None;
-        loop {
-            let list = self.from.bus.topics(pattern.clone());
-            let page = match token.take() {
-                Some(token) => list.page(token).await?,
-                None => list.await?,
-            };
-            self.heads.extend(page.topics.into_iter().map(|listed| (listed.topic, listed.stats.head)));
-            token = page.next;
-            if token.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Returns the position of the newest copy that the destination keeps of a topic.
-    async fn recover(&self, topic: &Topic) -> Result<Option<Position>> {
-        let history = self.to.bus.history_with(topic, |_, bytes| Ok(bytes)).limit(RECOVER_MAX);
-        let page = match history.await {
-            Ok(page) => page,
-            // The topic is not there yet, or the destination keeps nothing.
-            Err(status) if matches!(status.code(), Code::NotFound | Code::Unimplemented) => return Ok(None),
-            Err(status) => return Err(status),
-        };
-        let position = |delivery: &Delivery<Bytes>| match delivery {
-            Delivery::Entry(message) => trail::position(message.headers(), &self.from.name),
-            _ => None,
-        };
-        Ok(page.deliveries.iter().rev().find_map(position))
-    }
-
     /// Copies until a failure that a retry does not help.
     pub(super) async fn run(mut self, mut subscription: Subscription<Bytes>) {
-        let mut failures = 0;
         loop {
-            let Err(status) = self.copy(&mut subscription).await;
-            let is_permanent = matches!(
-                status.code(),
-                Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented
-            );
-            let (from, to) = (&self.from.name, &self.to.name);
-            tracing::warn!(
-                target: "switchboard::bus", %from, %to, is_permanent, "a bridge is interrupted: {status}"
-            );
-            if is_permanent {
-                let mut failure = self.counters.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                failure.get_or_insert(status);
-                return;
-            }
+            let Err(mut status) = self.copy(&mut subscription).await;
             subscription = loop {
-                failures += 1;
-                tokio::time::sleep(backoff::pause(failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;
-                if let Ok(subscription) = self.subscribe().await {
-                    break subscription;
+                let is_permanent = is_permanent(&status);
+                let (from, to) = (&self.from.name, &self.to.name);
+                tracing::warn!(
+                    target: "switchboard::bus", %from, %to, is_permanent, "a bridge is interrupted: {status}"
+                );
+                if is_permanent {
+                    let mut failure = self.counters.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    failure.get_or_insert(status);
+                    return;
+                }
+                self.failures += 1;
+                tokio::time::sleep(backoff::pause(self.failures, backoff::CONNECT_MIN, PAUSE_MAX)).await;
+                match self.subscribe().await {
+                    Ok(subscription) => break subscription,
+                    Err(error) => status = error,
                 }
             };
-            failures = 0;
         }
     }
 
@@ -163,7 +150,11 @@ impl Copier {
             while let Some(delivery) = next.take() {
                 match delivery {
                     Delivery::Entry(message) => {
-                        if batch.first().is_some_and(|first| first.topic() != message.topic()) {
+                        // An entry that is passed over moves the position, also past those that wait.
+                        let is_end = |first: &Message<Bytes>| {
+                            first.topic() != message.topic() || self.is_returned(&message)
+                        };
+                        if batch.first().is_some_and(is_end) {
                             self.publish(std::mem::take(&mut batch)).await?;
                         }
                         if self.takes(&message).await? {
@@ -178,32 +169,26 @@ impl Copier {
                 }
             }
             self.publish(batch).await?;
+            self.forget_topics().await?;
         }
+    }
+
+    /// Returns whether an entry has been on one of the sides before.
+    fn is_returned(&self, message: &Message<Bytes>) -> bool {
+        trail::has_been(message.headers(), &self.from.name, &self.to.name)
     }
 
     /// Returns whether an entry is to be copied.
     async fn takes(&mut self, message: &Message<Bytes>) -> Result<bool> {
         let (topic, position) = (message.topic(), message.position());
-        if matches!(self.source, Source::Pattern(_)) && !self.positions.contains_key(topic) {
-            let known = match self.recover(topic).await? {
-                Some(position) => Some(position),
-                None => self.heads.get(topic).map(|head| {
-                    let first = self.first_entries.min(RECOVER_MAX) as u64;
-                    Position { offset: head.offset.saturating_sub(first), ..*head }
-                }),
-            };
-            if let Some(known) = known {
-                if known.epoch == position.epoch && known.offset.saturating_add(1) < position.offset {
-                    self.counters.gaps.fetch_add(1, Ordering::Relaxed);
-                }
-                self.positions.insert(topic.clone(), known);
-            }
+        if matches!(self.source, Source::Pattern(_)) && !self.checked.contains(topic) {
+            self.check_first(topic, position).await?;
         }
         let known = self.positions.get(topic);
         if known.is_some_and(|known| known.epoch == position.epoch && known.offset >= position.offset) {
             return Ok(false);
         }
-        if trail::has_been(message.headers(), &self.from.name, &self.to.name) {
+        if self.is_returned(message) {
             self.counters.returned.fetch_add(1, Ordering::Relaxed);
             self.positions.insert(topic.clone(), position);
             return Ok(false);
@@ -211,57 +196,102 @@ impl Copier {
         Ok(true)
     }
 
+    /// Finds the position of a topic of the pattern, and counts the entries between it and its first one since the
+    /// pattern was subscribed.
+    async fn check_first(&mut self, topic: &Topic, first: Position) -> Result<()> {
+        let known = match self.positions.get(topic) {
+            Some(position) => Some(*position),
+            None => match self.recover(topic).await? {
+                Some(position) => Some(position),
+                None => self.heads.as_ref().and_then(|heads| heads.get(topic)).map(|head| {
+                    let entries = self.first_entries.min(RECOVER_MAX) as u64;
+                    Position { offset: head.offset.saturating_sub(entries), ..*head }
+                }),
+            },
+        };
+        if let Some(known) = known {
+            if known.epoch == first.epoch && known.offset.saturating_add(1) < first.offset {
+                self.counters.gaps.fetch_add(1, Ordering::Relaxed);
+            }
+            self.positions.insert(topic.clone(), known);
+        }
+        if let Some(heads) = &mut self.heads {
+            heads.remove(topic);
+        }
+        self.checked.insert(topic.clone());
+        Ok(())
+    }
+
     /// Publishes entries of one topic until the destination has accepted or refused them.
     async fn publish(&mut self, batch: Vec<Message<Bytes>>) -> Result<()> {
         let Some(last) = batch.last() else { return Ok(()) };
         let (topic, position) = (last.topic().clone(), last.position());
-        let copies = batch.iter().map(|message| self.publication(message)).collect::<Result<Vec<_>>>()?;
-        let count = copies.len() as u64;
-        if self.is_single || count == 1 {
-            for copy in copies {
-                self.publish_one(&topic, copy).await?;
-            }
+        let published = self.publish_batch(&topic, &batch).await;
+        if published.is_err() {
+            self.unclear = Some((topic, position.epoch));
         } else {
-            match self.attempt(&topic, copies.clone()).await {
-                Ok(()) => _ = self.counters.copied.fetch_add(count, Ordering::Relaxed),
-                Err(status) => {
-                    // One entry is refused, or batches are.
-                    self.is_single |= status.code() == Code::Unimplemented;
-                    for copy in copies {
-                        self.publish_one(&topic, copy).await?;
-                    }
+            self.positions.insert(topic, position);
+            self.failures = 0;
+        }
+        published
+    }
+
+    async fn publish_batch(&mut self, topic: &Topic, batch: &[Message<Bytes>]) -> Result<()> {
+        let mut copies = Vec::with_capacity(batch.len());
+        for message in batch {
+            match self.publication(message) {
+                Ok(copy) => copies.push((message.position(), copy)),
+                Err(status) => self.refuse(topic, &status),
+            }
+        }
+        if copies.len() > 1 && !self.is_single {
+            let publications = copies.iter().map(|(_, copy)| copy.clone()).collect();
+            match self.attempt(topic, publications).await {
+                Ok(()) => {
+                    self.counters.copied.fetch_add(copies.len() as u64, Ordering::Relaxed);
+                    return Ok(());
                 }
+                // Its response is missing for too long.
+                Err(status) if status.code() == Code::Unavailable => return Err(status),
+                // One entry is refused, or batches are.
+                Err(status) => self.is_single |= status.code() == Code::Unimplemented,
             }
         }
-        self.positions.insert(topic, position);
+        for (position, copy) in copies {
+            match self.attempt(topic, vec![copy]).await {
+                Ok(()) => _ = self.counters.copied.fetch_add(1, Ordering::Relaxed),
+                Err(status) if matches!(status.code(), Code::InvalidArgument | Code::ResourceExhausted) => {
+                    self.refuse(topic, &status);
+                }
+                Err(status) => return Err(status),
+            }
+            self.positions.insert(topic.clone(), position);
+        }
         Ok(())
     }
 
-    async fn publish_one(&self, topic: &Topic, copy: Publication) -> Result<()> {
-        match self.attempt(topic, vec![copy]).await {
-            Ok(()) => _ = self.counters.copied.fetch_add(1, Ordering::Relaxed),
-            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::ResourceExhausted) => {
-                self.counters.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(
-                    target: "switchboard::bus", %topic, to = %self.to.name, "a copy was refused: {status}"
-                );
-            }
-            Err(status) => return Err(status),
-        }
-        Ok(())
+    fn refuse(&self, topic: &Topic, status: &Status) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            target: "switchboard::bus", %topic, to = %self.to.name, "a copy was refused: {status}"
+        );
     }
 
-    /// Publishes copies, as often as it takes while the destination is away or full. Their ids make this safe.
+    /// Publishes copies, repeatedly while the destination is away or full. Their ids make this safe for a time.
     async fn attempt(&self, topic: &Topic, copies: Vec<Publication>) -> Result<()> {
-        let mut failures = 0;
+        let (mut failures, mut unclear_since) = (0, None);
         loop {
             let published = match &copies[..] {
                 [copy] => self.to.bus.publish_encoded(topic, copy.clone()).await,
                 copies => self.to.bus.publish_batch_encoded(topic, copies.to_vec()).await,
             };
             let Err(status) = published else { return Ok(()) };
-            let is_full = status.code() == Code::ResourceExhausted && status.retry() != Retry::No;
-            if status.code() != Code::Unavailable && !is_full {
+            if status.code() == Code::Unavailable {
+                let since = *unclear_since.get_or_insert_with(clock::now);
+                if clock::since(since) >= REPEAT_MAX {
+                    return Err(status);
+                }
+            } else if status.code() != Code::ResourceExhausted || status.retry() == Retry::No {
                 return Err(status);
             }
             failures += 1;
@@ -284,4 +314,12 @@ impl Copier {
         trail::add(&mut copy.headers, &self.from.name, position)?;
         Ok(copy)
     }
+}
+
+/// Returns whether an error does not pass by itself.
+fn is_permanent(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented
+    )
 }

@@ -9,6 +9,7 @@
 //! position in the newest copy that the destination keeps, and continues behind it.
 
 mod copy;
+mod resume;
 mod trail;
 
 use crate::{Bus, Selector};
@@ -73,7 +74,8 @@ pub struct BridgeStats {
     pub returned: u64,
     /// Entries that were not copied because the other side refused them, for instance as too large.
     pub refused: u64,
-    /// Gaps: entries that the source did not keep until they were copied.
+    /// Gaps: entries that the source did not keep until they were copied, and starts at which the newest 1,000 entries
+    /// of the destination had no copy, so that entries may be missing.
     pub gaps: u64,
 }
 

@@ -10,6 +10,8 @@ const TRAIL: &str = "switchboard-trail";
 const POSITION: &str = "switchboard-position";
 /// Sides of one trail: an entry that has been on more goes no further.
 const SIDES_MAX: usize = 16;
+/// Headers of one copy: records of engines have no more.
+const HEADERS_MAX: usize = 128;
 /// Bytes of one name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -33,7 +35,7 @@ pub(super) fn has_been(headers: &Metadata, from: &str, to: &str) -> bool {
         || sides.any(|side| side == from || side == to)
 }
 
-/// Adds the headers of a copy from this side.
+/// Adds the headers of a copy from this side, unless it has more than engines store then.
 pub(super) fn add(headers: &mut Metadata, from: &str, position: Position) -> Result<()> {
     let trail = match headers.text(TRAIL) {
         Some(trail) => format!("{trail},{from}"),
@@ -44,7 +46,15 @@ pub(super) fn add(headers: &mut Metadata, from: &str, position: Position) -> Res
     headers.remove(POSITION);
     headers.insert(TRAIL, trail).map_err(invalid)?;
     let Position { epoch, offset } = position;
-    headers.insert(POSITION, format!("{epoch:x}:{offset:x}")).map_err(invalid)
+    headers.insert(POSITION, format!("{epoch:x}:{offset:x}")).map_err(invalid)?;
+    if headers.len() > HEADERS_MAX {
+        let text = format!(
+            "the copy has {} headers, with those of the bridge; the limit is {HEADERS_MAX}; publish fewer",
+            headers.len()
+        );
+        return Err(Status::invalid_argument(text));
+    }
+    Ok(())
 }
 
 /// Returns the position of a copy from this side.

@@ -1,6 +1,8 @@
 //! Bridges between buses of this process.
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod failures;
+
 use std::{sync::Arc, time::Duration};
 use switchboard_message::{Bridge, Bus, Delivery, Embedded, Limits, Subscription, TopicOptions};
 use switchboard_wire::Code;
