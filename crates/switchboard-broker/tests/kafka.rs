@@ -5,6 +5,8 @@
 #[cfg(feature = "redis")]
 #[path = "kafka/bridge.rs"]
 mod bridge;
+#[path = "kafka/leaders.rs"]
+mod leaders;
 mod suite;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};

@@ -1,9 +1,10 @@
 //! Publications that wait for their partition.
 //!
 //! A task per partition appends what waits, as one batch, while more arrives. It is an idempotent producer: the server
-//! drops a batch that it has, and refuses one of an earlier epoch of the producer. After a batch without a response,
-//! the next one has a new epoch, so that the lost one cannot be appended later. Then the partition is read up to it,
-//! which shows the publication ids that the lost batch has left there.
+//! drops a batch that it has, and refuses one of an earlier epoch of the producer. A batch that may be appended although
+//! a server reports an error is sent again, the same under the same number. After a batch without a response, the next
+//! one has a new epoch, so that the lost one cannot be appended later. Then the partition is read up to it, which shows
+//! the publication ids that the lost batch has left there.
 
 use super::{
     RESPONSE_TIMEOUT,
@@ -51,7 +52,15 @@ pub(super) struct Append {
     /// Topic and id of each, if it has one.
     pub(super) ids: Vec<Option<IdKey>>,
     bytes: usize,
+    /// Partitions of the topic of Kafka when the partition was selected.
+    partitions: usize,
     respond: oneshot::Sender<Result<Position>>,
+}
+
+impl Append {
+    fn lacks_ids(&self) -> bool {
+        self.ids.iter().any(Option::is_none)
+    }
 }
 
 impl Appends {
@@ -71,7 +80,8 @@ impl Appends {
     ) -> Result<Position> {
         let layout = self.cluster.layout().await?;
         let (respond, response) = oneshot::channel();
-        let append = self.prepare(topic, &publications, respond);
+        let mut append = self.prepare(topic, &publications, respond);
+        append.partitions = layout.partitions();
         self.enqueue(layout.partition(topic), append)?;
         let closed = |_| Status::unavailable(format!("{} is shut down", self.cluster.name));
         response.await.map_err(closed)?
@@ -86,14 +96,16 @@ impl Appends {
         let (key, now) = (Bytes::copy_from_slice(topic.name().as_bytes()), record::now());
         let uses_ids = !self.cluster.options.dedup_window.is_zero();
         let id = |publication: &Publication| {
-            (uses_ids && !publication.id.is_empty()).then(|| (key.clone(), publication.id.clone()))
+            // Copies: an id may be a part of a request that is much larger.
+            let copy = || Bytes::copy_from_slice(&publication.id);
+            (uses_ids && !publication.id.is_empty()).then(|| (key.clone(), copy()))
         };
         let ids = publications.iter().map(id).collect();
         let record =
             |publication| NewRecord { key: Some(key.clone()), value: record::encode(publication, now) };
         let records: Vec<_> = publications.iter().map(record).collect();
         let bytes = records.iter().map(|record| record.value.len() + key.len() + 32).sum();
-        Append { records, ids, bytes, respond }
+        Append { records, ids, bytes, partitions: 0, respond }
     }
 
     fn enqueue(self: &Arc<Self>, partition: i32, append: Append) -> Result<()> {
@@ -157,11 +169,17 @@ impl Appends {
         writer: &mut Writer,
         group: &[Append],
     ) -> Result<Vec<Position>> {
-        let mut tries = Tries::new();
+        let (mut tries, mut repeated) = (Tries::new(), None);
         loop {
             let layout = self.cluster.layout().await?;
             let target = self.cluster.target_of(layout, partition).await?;
-            match self.attempt(&target, writer, group, &tries).await {
+            let is_other = |append: &Append| append.partitions != target.layout.partitions();
+            if group.iter().any(is_other) {
+                let text = format!("{}: the number of partitions has changed", self.cluster.name);
+                let status = Status::unavailable(text);
+                return Err(if repeated.is_none() { status.with_retry(Retry::Safe) } else { status });
+            }
+            match self.attempt(&target, writer, group, &tries, &mut repeated).await {
                 Ok(positions) => return Ok(positions),
                 Err(Failed::Status(status)) => {
                     self.cluster.forget(&target.layout);
@@ -180,15 +198,33 @@ impl Appends {
         writer: &mut Writer,
         group: &[Append],
         tries: &Tries,
+        repeated: &mut Option<Plan>,
     ) -> std::result::Result<Vec<Position>, Failed> {
-        writer.prepare(&self.cluster, target).await?;
-        if group.iter().any(|append| append.ids.iter().any(Option::is_some)) {
-            writer.read_ids(&self.cluster, target, tries.limit()).await?;
-        }
-        let plan = Plan::new(writer, group);
-        let base = match plan.records.is_empty() {
-            true => 0,
-            false => writer.produce(&self.cluster, target, &plan.records, tries.limit()).await?,
+        let plan = match repeated.take() {
+            Some(plan) if writer.is_of(target) && writer.has_producer() => plan,
+            // Another batch could have entries that are appended already.
+            Some(_) if writer.is_of(target) && group.iter().any(Append::lacks_ids) => {
+                let text = format!("{}: entries without an id may be appended", self.cluster.name);
+                return Err(Failed::Status(Status::unavailable(text)));
+            }
+            _ => {
+                writer.prepare(&self.cluster, target).await?;
+                if group.iter().any(|append| append.ids.iter().any(Option::is_some)) {
+                    writer.read_ids(&self.cluster, target, tries.limit()).await?;
+                }
+                Plan::new(writer, group)
+            }
+        };
+        let produced = match plan.records.is_empty() {
+            true => Ok(0),
+            false => writer.produce(&self.cluster, target, &plan.records, tries.limit()).await,
+        };
+        let base = match produced {
+            Ok(base) => base,
+            Err(failed) => {
+                *repeated = writer.is_unsettled().then_some(plan);
+                return Err(failed);
+            }
         };
         let now_ms = i64::try_from(record::now().as_millis()).unwrap_or(i64::MAX);
         for (key, index) in plan.new_ids {

@@ -20,13 +20,19 @@ use switchboard_wire::Status;
 /// Bytes of one batch, when the topic of Kafka is created. Larger ones are refused.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
+/// Age at which a layout is read again, as the number of partitions may have changed.
+const LAYOUT_AGE_MAX: Duration = Duration::from_secs(60);
+
 /// Number of the connection to one of the given servers.
 const GIVEN: i32 = -1;
 
 /// Use of a connection: a server handles the requests of one in sequence, and a request for new records waits.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Purpose {
+    /// Metadata, and reads of partitions.
     Commands,
+    /// Appends to one partition, whose replicas may be slow.
+    Append(i32),
     Live,
 }
 
@@ -42,6 +48,8 @@ pub(super) struct Cluster {
 #[derive(Default)]
 struct State {
     layout: Option<Arc<Layout>>,
+    /// When it was read, or could not be read again.
+    layout_read: Option<Instant>,
     connections: HashMap<(i32, Purpose), Arc<Connection>>,
     opening: HashMap<(i32, Purpose), Arc<Attempts>>,
     /// Words that change the epochs of partitions which have lost entries, with the topic's id.
@@ -121,6 +129,12 @@ impl Layout {
         (hash as usize % self.leaders.len().max(1)) as i32
     }
 
+    /// Returns the number of partitions.
+    pub(super) fn partitions(&self) -> usize {
+        self.leaders.len()
+    }
+
+    /// Returns the leader of a partition; negative if it has none.
     pub(super) fn leader(&self, partition: i32) -> i32 {
         self.leaders.get(partition as usize).map_or(GIVEN, |(leader, _)| *leader)
     }
@@ -130,7 +144,7 @@ impl Layout {
     }
 
     /// Returns the epoch of positions: another topic, or another number of partitions, is another log.
-    fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> u64 {
         let (high, low) = ((self.topic_id >> 64) as u64, self.topic_id as u64);
         clock::mix(high ^ clock::mix(low ^ self.leaders.len() as u64)).max(1)
     }
@@ -145,17 +159,32 @@ impl Cluster {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the partition of a topic, and a connection to its leader.
+    /// Returns the partition of a topic, and a connection to its leader for reads.
     pub(super) async fn target(&self, topic: &Topic) -> Result<Target> {
         let layout = self.layout().await?;
         let partition = layout.partition(topic);
-        self.target_of(layout, partition).await
+        let target = self.target_for(layout, partition, Purpose::Commands).await?;
+        if target.layout.partition(topic) != partition {
+            return Err(Status::unavailable(format!("{}: the number of partitions has changed", self.name)));
+        }
+        Ok(target)
     }
 
-    /// Returns a connection to the leader of a partition.
+    /// Returns a connection to the leader of a partition for appends.
     pub(super) async fn target_of(&self, layout: Arc<Layout>, partition: i32) -> Result<Target> {
+        self.target_for(layout, partition, Purpose::Append(partition)).await
+    }
+
+    /// Waits for the leader of a partition, if it has none. Others are not affected.
+    async fn target_for(&self, mut layout: Arc<Layout>, partition: i32, purpose: Purpose) -> Result<Target> {
+        let mut tries = Tries::new();
+        while layout.leader(partition) < 0 {
+            let request = messages::METADATA.name;
+            tries.again(self, &layout, request, errors::LEADER_NOT_AVAILABLE, "").await?;
+            layout = self.layout().await?;
+        }
         let epoch = self.epoch(&layout, partition);
-        let connection = self.connection(&layout, layout.leader(partition), Purpose::Commands).await;
+        let connection = self.connection(&layout, layout.leader(partition), purpose).await;
         let connection = connection.inspect_err(|_| self.forget(&layout))?;
         Ok(Target { layout, partition, epoch, connection })
     }
@@ -179,29 +208,44 @@ impl Cluster {
 
     /// Returns the leaders of the partitions; creates the topic of Kafka if there is none.
     pub(super) async fn layout(&self) -> Result<Arc<Layout>> {
-        self.reading.open(|| self.state().layout.clone(), self.read_layout()).await
+        let known = || {
+            let state = self.state();
+            let is_fresh = state.layout_read.is_some_and(|read| clock::since(read) < LAYOUT_AGE_MAX);
+            state.layout.clone().filter(|_| is_fresh)
+        };
+        let read = self.reading.open(known, self.read_layout()).await;
+        read.or_else(|status| {
+            // An old one is as good as before.
+            let mut state = self.state();
+            state.layout_read = Some(clock::now());
+            state.layout.clone().ok_or(status)
+        })
     }
 
     async fn read_layout(&self) -> Result<Arc<Layout>> {
-        let (begun, mut failures) = (clock::now(), 0);
+        let (begun, mut failures, mut is_new) = (clock::now(), 0, false);
         loop {
             let connection = self.given().await?;
             let metadata = self.metadata(&connection).await?;
             let error = match metadata.error {
-                errors::NONE => metadata
-                    .partitions
-                    .iter()
-                    .find(|one| one.leader < 0)
-                    .map(|_| errors::LEADER_NOT_AVAILABLE),
+                errors::NONE => {
+                    let mut leaders = metadata.partitions.iter().map(|one| one.leader >= 0);
+                    // A topic that was just created receives its leaders. Later, a partition may be without.
+                    let is_ready = if is_new { leaders.all(|has| has) } else { leaders.any(|has| has) };
+                    (!is_ready || metadata.partitions.is_empty()).then_some(errors::LEADER_NOT_AVAILABLE)
+                }
                 error => Some(error),
             };
             let Some(error) = error else {
                 let layout = Arc::new(Layout::new(&metadata));
-                self.state().layout = Some(layout.clone());
+                let mut state = self.state();
+                state.layout = Some(layout.clone());
+                state.layout_read = Some(clock::now());
                 return Ok(layout);
             };
             if error == errors::UNKNOWN_TOPIC_OR_PARTITION {
                 self.create(&metadata, &connection).await?;
+                is_new = true;
             } else if !errors::is_transient(error) {
                 return Err(errors::status(&self.name, messages::METADATA.name, error, ""));
             }

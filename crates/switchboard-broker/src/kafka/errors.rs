@@ -18,8 +18,9 @@ const RECORD_LIST_TOO_LARGE: i16 = 18;
 const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 const SASL_AUTHENTICATION_FAILED: i16 = 58;
 const AUTHORIZATION_FAILED: [i16; 4] = [29, 30, 31, 53];
-/// Errors that pass when the leaders are read again: of storage, of leaders that moved, of timeouts, of replicas.
-const TRANSIENT: [i16; 18] = [2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 19, 20, 41, 56, 74, 75, 100, 103];
+/// Errors that pass when the leaders are read again: of storage, of leaders that moved, of timeouts, of replicas, of
+/// quotas; and of offsets, which are read again as well.
+const TRANSIENT: [i16; 21] = [1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 19, 20, 41, 56, 74, 75, 78, 89, 100, 103];
 
 /// Returns whether the request may succeed after the leaders have been read again.
 pub(super) fn is_transient(error: i16) -> bool {
@@ -31,9 +32,10 @@ pub(super) fn is_of_producer(error: i16) -> bool {
     matches!(error, OUT_OF_ORDER_SEQUENCE | INVALID_PRODUCER_EPOCH | UNKNOWN_PRODUCER_ID)
 }
 
-/// Returns whether a batch may be appended although the server reports an error: replicas have not confirmed it.
+/// Returns whether a batch may be appended although the server reports an error: replicas have not confirmed it, or the
+/// leader has lost its role while it waited for them, and the next one may have it.
 pub(super) fn may_be_appended(error: i16) -> bool {
-    matches!(error, -1 | 7 | 20 | DUPLICATE_SEQUENCE)
+    matches!(error, -1 | 3 | 6 | 7 | 9 | 13 | 20 | 56 | UNKNOWN_TOPIC_ID | DUPLICATE_SEQUENCE)
 }
 
 /// Describes an error of a request to an engine, with the server's own text, if it has one.
@@ -60,6 +62,8 @@ fn name(error: i16) -> &'static str {
         UNKNOWN_TOPIC_OR_PARTITION | UNKNOWN_TOPIC_ID | 103 => "the topic is not there",
         LEADER_NOT_AVAILABLE => "the partition has no leader",
         6 | 74 | 75 => "the leader has moved",
+        78 => "the leader does not know the newest offset yet",
+        89 => "a quota of the cluster is used up",
         7 => "the replicas did not confirm in time",
         MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => "the batch is too large",
         19 | 20 => "fewer replicas are in sync than min.insync.replicas requires",

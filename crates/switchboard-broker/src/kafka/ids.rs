@@ -11,6 +11,9 @@ use std::{
 /// Topic and id of a publication.
 pub(super) type IdKey = (Bytes, Bytes);
 
+/// Bytes of the topics and ids of one partition that are remembered.
+const BYTES_MAX: usize = 32 << 20;
+
 /// Ids of the records in a window before the newest one that was read.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
@@ -19,6 +22,8 @@ pub(super) struct Ids {
     offsets: HashMap<IdKey, i64>,
     /// In the order of their records, with times in milliseconds since 1970.
     order: VecDeque<(i64, IdKey)>,
+    /// Bytes of the keys.
+    bytes: usize,
 }
 
 impl Ids {
@@ -43,10 +48,10 @@ impl Ids {
         if self.offsets.contains_key(&key) {
             return;
         }
-        if self.offsets.len() >= ids_max
-            && let Some((_, oldest)) = self.order.pop_front()
-        {
-            self.offsets.remove(&oldest);
+        self.bytes += bytes_of(&key);
+        while self.offsets.len() >= ids_max || self.bytes > BYTES_MAX {
+            let Some((_, oldest)) = self.order.pop_front() else { break };
+            self.forget(&oldest);
         }
         self.offsets.insert(key.clone(), offset);
         self.order.push_back((time_ms, key));
@@ -55,10 +60,18 @@ impl Ids {
     /// Forgets the ids of records that are older than this time.
     pub(super) fn forget_before(&mut self, time_ms: i64) {
         let fresh = self.order.iter().position(|(time, _)| *time >= time_ms).unwrap_or(self.order.len());
-        for (_, key) in self.order.drain(..fresh) {
-            self.offsets.remove(&key);
-        }
+        let old: Vec<_> = self.order.drain(..fresh).collect();
+        old.iter().for_each(|(_, key)| self.forget(key));
     }
+
+    fn forget(&mut self, key: &IdKey) {
+        self.offsets.remove(key);
+        self.bytes = self.bytes.saturating_sub(bytes_of(key));
+    }
+}
+
+fn bytes_of((topic, id): &IdKey) -> usize {
+    topic.len() + id.len()
 }
 
 #[cfg(test)]
@@ -77,6 +90,12 @@ mod tests {
         ids.note(key(4), 99, 9, 3);
         assert_eq!(ids.find(&key(4)), Some(40));
         ids.forget_before(4);
+        let large = (Bytes::from_static(b"topic"), Bytes::from(vec![0; BYTES_MAX - 11]));
+        ids.note(large.clone(), 50, 5, 3);
+        assert_eq!((ids.find(&key(4)), ids.find(&large)), (Some(40), Some(50)));
+        ids.note(key(6), 60, 6, 9);
+        assert_eq!((ids.find(&key(4)), ids.find(&large), ids.find(&key(6))), (None, Some(50), Some(60)));
+        ids.note(key(4), 40, 6, 9);
         assert_eq!([3, 4].map(|number| ids.find(&key(number))), [None, Some(40)]);
     }
 }

@@ -44,6 +44,8 @@ struct State {
     partitions: HashMap<i32, Partition>,
     /// By leader.
     tasks: HashMap<i32, JoinHandle<()>>,
+    /// Number of requests, by which their partitions are rotated.
+    turns: usize,
 }
 
 struct Partition {
@@ -71,7 +73,7 @@ struct Round {
 impl State {
     /// Ends the delivery of all partitions of another log than this one.
     fn replace(&mut self, layout: &Arc<Layout>, why: &Status, events: &mut Events) {
-        let is_other = self.layout.as_ref().is_some_and(|known| known.topic_id != layout.topic_id);
+        let is_other = self.layout.as_ref().is_some_and(|known| known.epoch() != layout.epoch());
         if is_other {
             for (_, partition) in self.partitions.drain() {
                 partition.interrupt(why, events);
@@ -196,7 +198,14 @@ impl Live {
             partitions.map(|(number, partition)| (*number, partition.next)).collect()
         };
         let round = layout.map(|layout| Round { partitions: of_leader(&layout), layout });
-        let round = round.filter(|round| !round.partitions.is_empty());
+        let mut round = round.filter(|round| !round.partitions.is_empty());
+        state.turns = state.turns.wrapping_add(1);
+        if let Some(Round { partitions, .. }) = &mut round {
+            // A response is filled in this order, and each partition is the first one in turn.
+            partitions.sort_unstable();
+            let first = state.turns % partitions.len();
+            partitions.rotate_left(first);
+        }
         if round.is_none() {
             state.tasks.remove(&leader);
         }
@@ -206,6 +215,9 @@ impl Live {
     /// Requests records, and delivers them. Returns whether each partition responded; then the leaders are right.
     async fn fetch(&self, leader: i32, round: &Round) -> Result<bool> {
         let api = messages::FETCH;
+        if leader < 0 {
+            return Err(errors::status(&self.cluster.name, api.name, errors::LEADER_NOT_AVAILABLE, ""));
+        }
         let connection = self.cluster.connection(&round.layout, leader, Purpose::Live).await?;
         let [bytes_max, partition_bytes_max] = BYTES_MAX;
         let limits = FetchLimits { wait_ms: WAIT.as_millis() as i32, bytes_max, partition_bytes_max };
@@ -231,7 +243,7 @@ impl Live {
         };
         let mut state = self.state();
         // It may have been replaced since.
-        let is_current = state.layout.as_ref().is_some_and(|known| known.topic_id == round.layout.topic_id);
+        let is_current = state.layout.as_ref().is_some_and(|known| known.epoch() == round.layout.epoch());
         let followed = state.partitions.get_mut(&number).filter(|one| one.next == *from && is_current);
         let Some(partition) = followed else { return true };
         let decoded = match error {
@@ -277,7 +289,15 @@ impl Live {
     /// Reads the leaders again, and moves the partitions to the tasks of theirs.
     async fn locate(self: &Arc<Self>, round: &Round) {
         self.cluster.forget(&round.layout);
+        self.refresh(round).await;
+    }
+
+    /// Takes over the layout, if it was read again since the round began.
+    async fn refresh(self: &Arc<Self>, round: &Round) {
         let Ok(layout) = self.cluster.layout().await else { return };
+        if Arc::ptr_eq(&layout, &round.layout) {
+            return;
+        }
         let other = Status::unavailable(format!("{} has another log", self.cluster.name));
         let mut events = Events::new();
         let mut state = self.state();
@@ -304,6 +324,7 @@ async fn run(live: Weak<Live>, leader: i32) {
             match live.fetch(leader, &round).await {
                 Ok(true) => {
                     failures = 0;
+                    live.refresh(&round).await;
                     continue;
                 }
                 // The other partitions wait as long.

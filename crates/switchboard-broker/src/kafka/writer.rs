@@ -12,6 +12,9 @@ use crate::record;
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Pause of publications with ids after which the first record of the window is searched again.
+const IDS_PAUSE_MS: i64 = 1_000;
+
 /// State of the producer of one partition.
 #[derive(Default)]
 pub(super) struct Writer {
@@ -22,9 +25,27 @@ pub(super) struct Writer {
     /// Offset after the newest record that this producer has appended.
     end: i64,
     pub(super) ids: Ids,
+    /// Time at which ids were read, in milliseconds since 1970.
+    ids_read_ms: i64,
 }
 
 impl Writer {
+    /// Returns whether the last batch may be appended, now or later.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.is_unsettled
+    }
+
+    /// Returns whether the last batch belongs to the topic of Kafka that is there now.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        self.topic_id == target.layout.topic_id
+    }
+
+    /// Returns whether the last batch can be sent again under its number: a server that has it responds with its
+    /// offset.
+    pub(super) fn has_producer(&self) -> bool {
+        self.producer.is_some()
+    }
+
     /// Prepares the producer for the topic of Kafka that is there now.
     pub(super) async fn prepare(&mut self, cluster: &Cluster, target: &Target) -> Result<(), Failed> {
         if self.topic_id != target.layout.topic_id {
@@ -109,16 +130,31 @@ impl Writer {
         let window = i64::try_from(cluster.options.dedup_window.as_millis()).unwrap_or(i64::MAX);
         let oldest = now_ms().saturating_sub(window);
         self.ids.forget_before(oldest);
-        let end = target.end(topic).await?;
+        let (end, now) = (target.end(topic).await?, now_ms());
+        if self.ids.through.is_some_and(|through| through > end) {
+            // The partition has lost its end, with the records of some ids.
+            self.ids = Ids::default();
+        }
+        // After a pause, the records before the window need not be read, and may be deleted.
+        let is_recent = now.saturating_sub(self.ids_read_ms) < IDS_PAUSE_MS;
         let mut through = match self.ids.through {
-            Some(through) => through,
-            None => match target.offset(topic, oldest.max(0)).await? {
+            Some(through) if through == end || is_recent => through,
+            before => match target.offset(topic, oldest.max(0)).await? {
                 -1 => end,
-                first => first,
+                first => before.map_or(first, |before| before.max(first)),
             },
         };
+        self.ids_read_ms = now;
         while through < end {
-            let chunk = target.read(through).await?;
+            let chunk = match target.read(through).await {
+                Ok(chunk) => chunk,
+                Err(failed) => {
+                    if matches!(failed, Failed::Error { error: errors::OFFSET_OUT_OF_RANGE, .. }) {
+                        self.ids.through = None;
+                    }
+                    return Err(failed);
+                }
+            };
             for record in &chunk.batches.records {
                 self.ids.note_record(record, cluster.options.dedup_ids_max);
             }
@@ -157,6 +193,7 @@ impl Writer {
         let Ok(layout) = cluster.layout().await else { return Ok(target.epoch) };
         if layout.topic_id == target.layout.topic_id {
             cluster.note_loss(&layout, target.partition);
+            self.ids = Ids::default();
         } else {
             let end = self.end;
             *self = Writer { topic_id: layout.topic_id, end, ..Writer::default() };

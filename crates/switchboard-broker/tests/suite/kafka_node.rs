@@ -143,6 +143,17 @@ impl Node {
         }
     }
 
+    /// Raises the number of partitions of a topic.
+    pub(crate) fn create_partitions(&self, name: &str, partitions: i32) {
+        let none = (-1_i32).to_be_bytes();
+        let topic = [&string(name)[..], &partitions.to_be_bytes(), &none].concat();
+        let body = [&[0, 0, 0, 1][..], &topic, &5_000_i32.to_be_bytes(), &[0]].concat();
+        let response = send(self.port, 37, 0, &body).expect("a response");
+        // The time, one topic and its name, then its error.
+        let error = 4 + 4 + 2 + name.len();
+        assert_eq!(response[error..error + 2], [0, 0], "{response:?}");
+    }
+
     /// Removes the records before an offset from each of the partitions that has it.
     pub(crate) fn delete_records(&self, name: &str, partitions: i32, before: i64) {
         let mut body = [&[0, 0, 0, 1][..], &string(name), &partitions.to_be_bytes()].concat();
