@@ -4,6 +4,7 @@
 //! `tests/properties.rs` runs them on seeded random bytes, `fuzz/fuzz_targets` on the fuzzer's input.
 
 mod baidu;
+mod centrifuge;
 mod choices;
 mod conversation;
 mod erpc;
@@ -27,6 +28,7 @@ mod websocket;
 mod zmtp;
 
 pub use baidu::{baidu_conversation, baidu_input, baidu_streams};
+pub use centrifuge::{centrifuge_conversation, centrifuge_input};
 pub use choices::Choices;
 pub use conversation::conversation;
 pub use erpc::{erpc_conversation, erpc_input};

@@ -8,8 +8,9 @@
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
 //! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
 //! protocol of Switchboard), [`sniff`] (detection of the protocol of
-//! a connection), [`websocket`] (frames of RFC 6455), [`goim`], [`mqtt`], [`nats`], [`resp`] (Redis), [`zmtp`]
-//! (ZeroMQ), [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
+//! a connection), [`websocket`] (frames of RFC 6455), [`centrifuge`], [`goim`], [`mqtt`], [`nats`], [`resp`] (Redis),
+//! [`zmtp`] (ZeroMQ), [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`],
+//! [`thrift`].
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 // Machines read no clock: time is handed in, see clippy.toml.
@@ -18,6 +19,8 @@
 #[cfg(feature = "baidu")]
 pub mod baidu;
 mod base64;
+#[cfg(feature = "centrifuge")]
+pub mod centrifuge;
 pub mod codec;
 #[cfg(feature = "erpc")]
 pub mod erpc;
@@ -68,9 +71,22 @@ mod pending;
     allow(dead_code, unused_imports, reason = "the wires that are left out use the rest")
 )]
 mod proto;
-#[cfg(any(feature = "goim", feature = "mqtt", feature = "nats", feature = "resp", feature = "zmtp"))]
+#[cfg(any(
+    feature = "centrifuge",
+    feature = "goim",
+    feature = "mqtt",
+    feature = "nats",
+    feature = "resp",
+    feature = "zmtp"
+))]
 #[cfg_attr(
-    not(any(feature = "goim", feature = "mqtt", feature = "resp", feature = "zmtp")),
+    not(any(
+        feature = "centrifuge",
+        feature = "goim",
+        feature = "mqtt",
+        feature = "resp",
+        feature = "zmtp"
+    )),
     allow(dead_code, reason = "NATS has no such text")
 )]
 mod protocol_error;

@@ -124,6 +124,12 @@ pub(crate) fn put_len(into: &mut BytesMut, field: u32, len: usize) {
     put_varint(into, len as u64);
 }
 
+/// Appends the length of a message that follows.
+#[cfg(feature = "centrifuge")]
+pub(crate) fn put_length(into: &mut BytesMut, len: usize) {
+    put_varint(into, len as u64);
+}
+
 #[inline]
 fn put_varint(into: &mut BytesMut, mut value: u64) {
     while value >= 0x80 {

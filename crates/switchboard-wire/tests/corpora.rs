@@ -15,12 +15,12 @@ macro_rules! targets {
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = targets! {
-    baidu_conversation baidu_input baidu_streams client_input conversation erpc_conversation erpc_input
-    flatbuffers_message goim_conversation goim_input hpack http2_client_input http2_conversation http2_server_input
-    jsonrpc_input kiss_conversation kiss_input metadata mqtt_conversation mqtt_input nats_conversation nats_input
-    resp_conversation resp_input rpcx_client_input rpcx_conversation rpcx_server_input server_input sniff
-    thrift_conversation thrift_input thrift_struct websocket_conversation websocket_input zmtp_conversation zmtp_curve
-    zmtp_input
+    baidu_conversation baidu_input baidu_streams centrifuge_conversation centrifuge_input client_input conversation
+    erpc_conversation erpc_input flatbuffers_message goim_conversation goim_input hpack http2_client_input
+    http2_conversation http2_server_input jsonrpc_input kiss_conversation kiss_input metadata mqtt_conversation
+    mqtt_input nats_conversation nats_input resp_conversation resp_input rpcx_client_input rpcx_conversation
+    rpcx_server_input server_input sniff thrift_conversation thrift_input thrift_struct websocket_conversation
+    websocket_input zmtp_conversation zmtp_curve zmtp_input
 };
 
 /// Returns the names of the entries of a folder of `fuzz`; none if the folder does not exist.

@@ -158,6 +158,16 @@ fn zmtp_boxes_that_are_changed_or_moved_are_refused() {
 }
 
 #[test]
+fn centrifuge_takes_any_bytes() {
+    check(fuzzing::centrifuge_input);
+}
+
+#[test]
+fn centrifuge_machines_understand_each_other() {
+    check(fuzzing::centrifuge_conversation);
+}
+
+#[test]
 fn mqtt_takes_any_bytes() {
     check(fuzzing::mqtt_input);
 }
