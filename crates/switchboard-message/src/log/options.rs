@@ -152,6 +152,11 @@ impl TopicOptions {
         self.storage != Storage::Memory
     }
 
+    /// Returns whether the topic keeps entries.
+    pub fn has_history(&self) -> bool {
+        self.history.entries_max > 0
+    }
+
     /// Returns where accepted entries are.
     pub(crate) fn at(&self) -> Storage {
         self.storage

@@ -102,7 +102,8 @@ impl WebSocketIo {
     ) -> WebSocketIo {
         let limits = Limits { message_bytes_max, ..LIMITS };
         let machine = WebSocket::new(Role::Server, limits).with_deflate(deflate);
-        let mut pipe = WebSocketIo::new(io, input, machine, Kind::Binary, close::GOING_AWAY);
+        let kind = if messages.is_text { Kind::Text } else { Kind::Binary };
+        let mut pipe = WebSocketIo::new(io, input, machine, kind, close::GOING_AWAY);
         pipe.payload = messages.first;
         pipe.translated = Some(Box::new(Translated::new(messages.translation, memory)));
         pipe
@@ -199,6 +200,7 @@ impl WebSocketIo {
             match event {
                 Ok(Some(Event::Data { kind, .. })) if kind != self.kind && !self.any_kind => {
                     let why = match kind {
+                        _ if self.translated.is_some() => "this path has messages of the other kind",
                         Kind::Binary => "binary messages need the sub-protocol swb.1",
                         Kind::Text => "text messages need the sub-protocol jsonrpc",
                     };
@@ -216,7 +218,9 @@ impl WebSocketIo {
                         }
                         Err(fatal) => {
                             tracing::debug!("closed: {fatal}");
-                            self.machine.close(close::PROTOCOL, &fatal.0, &mut self.out);
+                            let close = self.translated.as_mut().and_then(|messages| messages.close());
+                            let (code, why) = close.unwrap_or_else(|| (close::PROTOCOL, fatal.0));
+                            self.machine.close(code, &why, &mut self.out);
                             (self.ended, self.failed) = (true, true);
                         }
                     }
@@ -226,6 +230,7 @@ impl WebSocketIo {
                     self.ended = true;
                     // JSON-RPC has no other way to report the reason.
                     if let (Kind::Text, Some(close)) = (self.kind, close)
+                        && self.translated.is_none()
                         && ![close::NORMAL, close::GOING_AWAY].contains(&close.code)
                     {
                         let _ = self.poll_out(cx)?;
@@ -369,8 +374,10 @@ impl AsyncWrite for WebSocketIo {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if !this.ended {
-            this.machine.close(this.close_code, "", &mut this.out);
+        if !this.ended && !this.machine.is_closing() {
+            let close = this.translated.as_mut().and_then(|messages| messages.close());
+            let (code, why) = close.unwrap_or_else(|| (this.close_code, String::new()));
+            this.machine.close(code, &why, &mut this.out);
         }
         ready!(this.poll_out(cx))?;
         while !this.ended {

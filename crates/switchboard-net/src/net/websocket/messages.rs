@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use switchboard_core::memory::{LARGE, MemoryBudget, Pressure, ReportedBytes};
 use switchboard_wire::{Fatal, Input, Outbox, Status};
 
-/// Translates the binary messages of one WebSocket into the bytes of a connection, and the other way around.
+/// Translates the messages of one WebSocket into the bytes of a connection, and the other way around.
 pub trait MessageTranslation: Send + 'static {
     /// Translates a message of the peer: appends the bytes of a connection to `into`.
     ///
@@ -16,6 +16,12 @@ pub trait MessageTranslation: Send + 'static {
     /// Takes the bytes of the connection from `out`, and returns the messages for the peer. Keeps the bytes that are
     /// not a whole message yet.
     fn send(&mut self, out: &mut Outbox) -> Vec<Bytes>;
+
+    /// Returns the code and the reason of the CLOSE, when the connection ends or a message was not valid. The default
+    /// leaves both to the server. A reason of over 123 bytes is cut.
+    fn close(&mut self) -> Option<(u16, String)> {
+        None
+    }
 }
 
 /// A WebSocket whose messages a plugin translates.
@@ -29,16 +35,26 @@ pub struct WebSocketMessages {
     pub translation: Box<dyn MessageTranslation>,
     /// Largest message of the client in bytes, if it is less than that of the listener.
     pub message_bytes_max: Option<u64>,
+    /// The messages are text; those of the other kind close the WebSocket with 1003.
+    pub is_text: bool,
 }
 
 impl WebSocketMessages {
-    /// Creates a WebSocket with this sub-protocol.
+    /// Creates a WebSocket with this sub-protocol and binary messages.
     pub fn new(
         subprotocol: &'static str,
         first: BytesMut,
         translation: impl MessageTranslation,
     ) -> WebSocketMessages {
-        WebSocketMessages { subprotocol, first, translation: Box::new(translation), message_bytes_max: None }
+        let translation = Box::new(translation);
+        WebSocketMessages { subprotocol, first, translation, message_bytes_max: None, is_text: false }
+    }
+
+    /// Has text messages in both directions instead of binary ones.
+    #[must_use]
+    pub fn text(mut self) -> WebSocketMessages {
+        self.is_text = true;
+        self
     }
 
     /// Sets the largest message of the client in bytes; a longer one closes the WebSocket with 1009.
@@ -98,6 +114,11 @@ impl Translated {
         // The memory of a large message is not kept.
         self.message = BytesMut::new();
         received
+    }
+
+    /// Returns the code and the reason of the CLOSE.
+    pub(super) fn close(&mut self) -> Option<(u16, String)> {
+        self.translation.close()
     }
 
     /// Translates bytes of the connection into messages.
