@@ -66,6 +66,11 @@ pub use start::Start;
 pub use tickets::{Resumed, Tickets};
 pub use verifier::{Jwt, Verifier, Verify, from_fn};
 
+/// The documentation page of Centrifuge, so that its example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/centrifuge.md")]
+struct CentrifugePage;
+
 /// The documentation page of goim, so that its example is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/goim.md")]

@@ -27,6 +27,13 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+impl Secret {
+    /// Returns whether a caller has sent this token.
+    pub(super) fn is(&self, sent: &str) -> bool {
+        is_equal(sent.as_bytes(), self.0.as_bytes())
+    }
+}
+
 impl Access {
     /// Adds a token.
     pub(super) fn with_token(self, token: String) -> Access {
@@ -50,9 +57,7 @@ impl Access {
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
         let sent = bearer.or_else(|| head.parameters(PARAMETER).next()).filter(|sent| !sent.is_empty());
-        sent.is_some_and(|sent| {
-            tokens.iter().any(|Secret(token)| is_equal(sent.as_bytes(), token.as_bytes()))
-        })
+        sent.is_some_and(|sent| tokens.iter().any(|token| token.is(sent)))
     }
 }
 
