@@ -21,6 +21,8 @@ pub(crate) enum Peer {
     Buf,
     /// Checks licences and sources of dependencies; not a peer of calls, and installed as they are.
     CargoDeny,
+    /// Node with the library centrifuge; its path is the folder where the packages are installed.
+    Centrifuge,
     /// The browser, which needs no window.
     Chromium,
     /// The conformance suite of Connect, which speaks Connect, gRPC and gRPC-Web.
@@ -92,6 +94,7 @@ const ALL: &[Peer] = &[
     Peer::BrpcJava,
     Peer::Buf,
     Peer::CargoDeny,
+    Peer::Centrifuge,
     Peer::Chromium,
     Peer::ConnectConformance,
     Peer::Consul,
@@ -210,6 +213,7 @@ impl Peers {
             }
             Peer::Kafka => java::libraries(&self.interop.join("kafka"), &self.folder.join("kafka-3.9.1")),
             Peer::Kiss => self.python("python-kiss", &self.kiss, "flatbuffers, grpc"),
+            Peer::Centrifuge => self.node("js-centrifuge", &self.interop.join("centrifuge/js")),
             Peer::Jszmq => self.node("js-zmtp", &self.interop.join("zmtp/js")),
             Peer::Ioredis => self.node("js-redis", &self.interop.join("redis/js")),
             Peer::Node => self.node("js", &self.sources),
@@ -416,6 +420,7 @@ impl Peer {
             Self::H2spec => "h2spec",
             Self::Ioredis => "Node with ioredis",
             Self::Jprotobuf => "Java with jprotobuf-rpc",
+            Self::Centrifuge => "Node with centrifuge",
             Self::Jszmq => "Node with jszmq",
             Self::Mqtt => "Python with paho-mqtt",
             Self::Nats => "Python with nats-py",

@@ -312,6 +312,11 @@ pub(crate) const ALL: &[Step] = &[
         check: |run| suites::redis(run),
     },
     Step {
+        name: "interop-centrifuge",
+        about: "the library centrifuge in Node, JSON and Protobuf: publications, presence, calls, recovery over a restart, tokens",
+        check: |run| suites::centrifuge(run),
+    },
+    Step {
         name: "interop-goim",
         about: "devices of goim and im-cloud in Python on TCP and WebSockets, and their HTTP interfaces, byte for byte",
         check: |run| suites::goim(run),

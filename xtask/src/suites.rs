@@ -294,6 +294,19 @@ pub(crate) fn redis(run: &Run<'_>) -> Outcome {
     })
 }
 
+/// Clients of Centrifuge with their library for Node.
+pub(crate) fn centrifuge(run: &Run<'_>) -> Outcome {
+    with_peer(run, Peer::Centrifuge, |packages| {
+        let mut command = Command::new("node");
+        command
+            .args(["--test", "sdk.test.cjs"])
+            .current_dir(run.workspace.root.join("interop/centrifuge/js"))
+            .env("CENTRIFUGE_NODE_MODULES", packages.join("node_modules"))
+            .env("CENTRIFUGE_SERVER", built_of(run, "interop-centrifuge", "centrifuge-server")?);
+        process::run_within(SUITE_LIMIT, &mut command)
+    })
+}
+
 /// Devices of goim and im-cloud with clients in Python, which need no packages.
 pub(crate) fn goim(run: &Run<'_>) -> Outcome {
     with_peer(run, Peer::Python, |python| {

@@ -13,6 +13,7 @@ mod encoder;
 mod ending;
 mod errors;
 mod login;
+mod orders;
 mod peer;
 mod settings;
 mod stats;
@@ -24,7 +25,7 @@ pub(crate) use encoder::{TAGS, channel, client_id, epoch, room};
 pub(crate) use errors::Failure;
 pub use stats::CentrifugeStats;
 
-use crate::{Hub, api::CentrifugoApi};
+use crate::Hub;
 use adapter::CentrifugeAdapter;
 use settings::{Context, Settings};
 use stats::Counters;
@@ -109,12 +110,6 @@ impl Centrifuge {
     pub fn without_calls(mut self) -> Centrifuge {
         self.settings.has_calls = false;
         self
-    }
-
-    /// Returns a subset of the HTTP interface of Centrifugo for these devices, closed to every caller: see
-    /// [`CentrifugoApi`].
-    pub fn api(&self) -> CentrifugoApi {
-        CentrifugoApi::new(self.hub.clone())
     }
 
     /// Returns the counters of all servers with this plugin.

@@ -1,4 +1,4 @@
-//! What ends a connection, and what is an error.
+//! Rules whose violation ends a connection, and errors of commands.
 
 use crate::support::{command, start, subscribe, token_of, verified};
 use switchboard_wire::{

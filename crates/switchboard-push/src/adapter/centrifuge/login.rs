@@ -30,6 +30,8 @@ use switchboard_wire::{
 /// Claim of the tokens of subscriptions, which tokens of connections do not have.
 const CHANNEL: &str = "channel";
 
+/// Start of the names in the metadata of the headers in *connect*.
+const HEADER: &str = "centrifuge-";
 const AUTHORIZATION: &str = "authorization";
 
 /// The command that waits for a verification.
@@ -50,8 +52,9 @@ impl CentrifugeAdapter {
         subscribers: &mut Subscribers,
     ) -> Result<(), Ending> {
         for (name, value) in request.headers {
-            // Headers that metadata cannot have are not for a verifier. Those of the handshake come first.
-            let _ = peer.metadata.insert(&name.to_ascii_lowercase(), value);
+            // A name of its own: proxies do not see these headers, and cannot remove them. Those that metadata cannot
+            // have are not for a verifier.
+            let _ = peer.metadata.insert(&format!("{HEADER}{}", name.to_ascii_lowercase()), value);
         }
         let purpose = Purpose::Connect { id: command, token: request.token.clone() };
         self.verify(id, peer, request.token, purpose, subscribers)
@@ -305,8 +308,8 @@ pub(super) fn call_metadata(peer: &Peer) -> Metadata {
     metadata
 }
 
-/// Returns the headers of a handshake for the verification of a token: another one of the handshake must not be verified
-/// in its place.
+/// Returns the headers of a handshake for the verification of a token: another one of the handshake must not be
+/// verified in its place.
 fn without_authorization(headers: &Metadata) -> Metadata {
     let mut metadata = headers.clone();
     metadata.remove(AUTHORIZATION);
