@@ -22,8 +22,8 @@
 //! zero, empty or false are left out, unknown ones are ignored. Fields with data are bytes in Protobuf, and in JSON the
 //! value itself.
 //!
-//! The protocol carries messages and no calls of its own, so it is not in the list of wires: a plugin of a server drives
-//! [`Server`].
+//! The protocol carries messages and no calls of its own, so it is not in the list of wires: a plugin of a server
+//! drives [`Server`].
 
 mod client;
 pub mod code;

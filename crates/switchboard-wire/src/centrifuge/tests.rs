@@ -64,7 +64,8 @@ fn the_conversation_of_the_specification() {
             Reply { id: 2, subscribe: Some(Box::new(subscribed)), ..Reply::default() },
             concat!(
                 r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"x1","publications":"#,
-                r#"[{"data":{"n":42},"offset":42}],"recovered":true,"offset":43,"positioned":true,"was_recovering":true}}"#
+                r#"[{"data":{"n":42},"offset":42}],"recovered":true,"offset":43,"positioned":true,"#,
+                r#""was_recovering":true}}"#
             ),
         ),
         (Reply::push(push), r#"{"push":{"channel":"live:7","pub":{"data":{"n":44},"offset":44}}}"#),

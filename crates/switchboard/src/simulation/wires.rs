@@ -82,8 +82,6 @@ pub(super) const WIRES: &[Wire] = &[
     #[cfg(feature = "http")]
     full("wire=grpc"),
     #[cfg(feature = "http")]
-    full("wire=grpc&engine=own"),
-    #[cfg(feature = "http")]
     full("wire=grpc-web"),
     #[cfg(feature = "http")]
     Wire { streams: NO_BIDI, ..full("wire=grpc-web&http=1") },
@@ -115,7 +113,20 @@ pub(super) const WIRES: &[Wire] = &[
     Wire { metadata: true, ..thrift("wire=thrift&path=/thrift") },
     thrift("wire=thrift&protocol=compact"),
     Wire { metadata: true, ..thrift("wire=thrift&protocol=header") },
+    // Last: `wire` selects it in place of every other one of gRPC, so that the seeds of the others stay theirs.
+    #[cfg(feature = "http")]
+    full(OWN_GRPC),
 ];
+
+const GRPC: &str = "wire=grpc";
+const OWN_GRPC: &str = "wire=grpc&engine=own";
+
+/// Returns the wire of a number.
+pub(super) fn wire(number: usize) -> &'static Wire {
+    let all = WIRES.len() - usize::from(cfg!(feature = "http"));
+    let wire = &WIRES[number % all];
+    if wire.options == GRPC && (number / all) % 2 == 1 { &WIRES[all] } else { wire }
+}
 
 /// Aliases for methods that wires call by number: alias and name.
 pub(super) const ALIASES: [(&str, &str); 3] =

@@ -9,7 +9,7 @@ use super::{
     node::{Node, NodeConfig},
     random::Random,
     registry::SimRegistry,
-    wires::WIRES,
+    wires::wire,
 };
 use crate::StopOptions;
 use std::{sync::Arc, time::Duration};
@@ -51,9 +51,9 @@ impl World {
             node.start().await;
         }
         // The first wire follows from the seed: consecutive seeds cover all of them.
-        let first = &WIRES[self.seed as usize % WIRES.len()];
+        let first = wire(self.seed as usize);
         let clients: Vec<_> = (0..self.random.within(1..=3))
-            .map(|at| if at == 0 { first } else { &WIRES[self.random.next() as usize % WIRES.len()] })
+            .map(|at| if at == 0 { first } else { wire(self.random.next() as usize) })
             .map(|wire| Client::new(&self.nodes, &self.registry, wire, &self.random, &self.journal))
             .collect();
         let mut callers = JoinSet::new();

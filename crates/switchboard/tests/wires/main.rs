@@ -68,7 +68,7 @@ async fn differences(wire: &Wire, case: &Case) -> Vec<String> {
     };
     match &case.wanted {
         Wanted::Outcome(wanted) => {
-            let wanted = wire.expressed(&case.spec, wanted.clone());
+            let wanted = wire.expressed(&case.spec, wanted.clone(), &answer);
             compare("the outcome", shown(&wanted), shown(&answer));
             compare(
                 "what the handler saw",
