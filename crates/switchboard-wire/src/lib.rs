@@ -8,15 +8,9 @@
 //! (paths of methods), [`http_text`] (conversion of text in paths), [`input`], [`outbox`] and [`outgoing`] (bytes in,
 //! bytes out), [`wire`] (the traits), [`spec`] (descriptors of wires) and [`wires`] (their list), [`native`] (the
 //! protocol of Switchboard), [`sniff`] (detection of the protocol of
-<<<<<<< HEAD
 //! a connection), [`websocket`] (frames of RFC 6455), [`centrifuge`], [`goim`], [`mqtt`], [`nats`], [`resp`] (Redis),
 //! [`zmtp`] (ZeroMQ), [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`],
 //! [`thrift`].
-=======
-//! a connection), [`websocket`] (frames of RFC 6455), [`centrifuge`], [`goim`], [`mqtt`], [`nats`], [`resp`]
-//! (Redis), [`zmtp`] (ZeroMQ),
-//! [`jsonrpc`], and the wires of other frameworks: [`baidu`], [`erpc`], [`kiss`], [`rpcx`], [`thrift`].
->>>>>>> 53f10e81 (centrifuge: lines within 120 columns)
 // Disallowed methods of time types, see clippy.toml: no peer can choose a time that makes them panic.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 // Machines read no clock: time is handed in, see clippy.toml.
