@@ -34,6 +34,7 @@ mod access;
 pub mod adapter;
 mod addresses;
 pub mod api;
+mod centrifugo;
 pub mod control;
 mod counters;
 mod disconnect;
@@ -52,6 +53,7 @@ mod verifier;
 
 pub use accepts::{Accepts, OPERATION, operation_of};
 pub use access::Access;
+pub use centrifugo::CentrifugoApi;
 pub use counters::{DropReason, HubStats};
 pub use disconnect::{Disconnect, DisconnectReason};
 pub use hub::{

@@ -18,9 +18,9 @@
 //! ```
 //!
 //! The machine checks that the first command is *connect*, and that every command has an id that no command in
-//! flight has. A command that arrived in part stays in the input; a length of the peer reserves no memory. Fields that are
-//! zero, empty or false are left out, unknown ones are ignored. Fields with data are bytes in Protobuf, and in JSON the
-//! value itself.
+//! flight has. A command that arrived in part stays in the input; a length of the peer reserves no memory. Fields that
+//! are zero, empty or false are left out, unknown ones are ignored. Fields with data are bytes in Protobuf, and in JSON
+//! the value itself.
 //!
 //! The protocol carries messages and no calls of its own, so it is not in the list of wires: a plugin of a server
 //! drives [`Server`].

@@ -9,7 +9,7 @@
 
 use std::{io::BufRead, time::Duration};
 use switchboard::{Result, Running, Server, StopOptions};
-use switchboard_push::{Access, Hub, Jwt, Rooms, adapter::centrifuge::Centrifuge, api::CentrifugoApi};
+use switchboard_push::{Access, CentrifugoApi, Hub, Jwt, Rooms, adapter::centrifuge::Centrifuge};
 use tokio::sync::mpsc;
 
 #[switchboard::service]

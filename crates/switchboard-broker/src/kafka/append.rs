@@ -1,9 +1,9 @@
 //! Publications that wait for their partition.
 //!
 //! A task per partition appends what waits, as one batch, while more arrives. It is an idempotent producer: the server
-//! drops a batch that it has, and refuses one of an earlier epoch of the producer. A batch that may be appended although
-//! a server reports an error is sent again under its number. After a batch without a response, the next one has a new
-//! epoch, so that the lost one cannot be appended later. Then the partition is read up to it, which shows the
+//! drops a batch that it has, and refuses one of an earlier epoch of the producer. A batch that may be appended
+//! although a server reports an error is sent again under its number. After a batch without a response, the next one
+//! has a new epoch, so that the lost one cannot be appended later. Then the partition is read up to it, which shows the
 //! publication ids that the lost batch has left there.
 
 use super::{

@@ -7,7 +7,7 @@ const PARAMETER: &str = "token";
 
 /// Callers that may use the interfaces.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// No caller: the interface has not been configured.
     #[default]
     Closed,
@@ -19,7 +19,7 @@ pub(super) enum Access {
 
 /// A token, which `Debug` does not show.
 #[derive(Clone)]
-pub(super) struct Secret(String);
+pub(crate) struct Secret(String);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,14 +29,14 @@ impl std::fmt::Debug for Secret {
 
 impl Secret {
     /// Returns whether a caller has sent this token.
-    pub(super) fn is(&self, sent: &str) -> bool {
+    pub(crate) fn is(&self, sent: &str) -> bool {
         is_equal(sent.as_bytes(), self.0.as_bytes())
     }
 }
 
 impl Access {
     /// Adds a token.
-    pub(super) fn with_token(self, token: String) -> Access {
+    pub(crate) fn with_token(self, token: String) -> Access {
         let mut tokens = match self {
             Access::Tokens(tokens) => tokens,
             Access::Closed | Access::Open => Vec::new(),
@@ -46,7 +46,7 @@ impl Access {
     }
 
     /// Returns whether a request may use the interfaces.
-    pub(super) fn admits(&self, head: &RouteHead) -> bool {
+    pub(crate) fn admits(&self, head: &RouteHead) -> bool {
         let tokens = match self {
             Access::Closed => return false,
             Access::Open => return true,

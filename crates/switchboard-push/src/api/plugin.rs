@@ -202,7 +202,7 @@ async fn respond(
 }
 
 /// Reads the body; `None` if it has more than `max` bytes.
-pub(super) async fn read(request: &mut RouteRequest, max: usize) -> Result<Option<Bytes>> {
+pub(crate) async fn read(request: &mut RouteRequest, max: usize) -> Result<Option<Bytes>> {
     let mut whole = BytesMut::new();
     let mut first: Option<Bytes> = None;
     while let Some(piece) = request.next_piece().await? {

@@ -3,7 +3,7 @@
 use crate::support::{soon, start, verified};
 use serde_json::{Value, json};
 use switchboard::{Running, Server};
-use switchboard_push::api::CentrifugoApi;
+use switchboard_push::CentrifugoApi;
 use switchboard_wire::centrifuge::Format;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,8 +3,11 @@
 mod methods;
 mod request;
 
-use super::access::{Access, Secret};
 use crate::Hub;
+use crate::api::{
+    access::{Access, Secret},
+    plugin,
+};
 use methods::perform;
 use request::Method;
 use serde_json::{Value, json};
@@ -133,7 +136,7 @@ async fn respond(
     if !api.admits(&request) {
         return Ok(RouteResponse::text(401, "Unauthorized\n"));
     }
-    let Some(body) = super::plugin::read(&mut request, api.body_bytes_max).await? else {
+    let Some(body) = plugin::read(&mut request, api.body_bytes_max).await? else {
         let text = format!("the body is larger than body_bytes_max={}\n", api.body_bytes_max);
         return Ok(RouteResponse::text(413, text));
     };
