@@ -219,7 +219,7 @@ impl WebSocketIo {
                         Err(fatal) => {
                             tracing::debug!("closed: {fatal}");
                             let close = self.translated.as_mut().and_then(|messages| messages.close());
-                            let (code, why) = close.unwrap_or_else(|| (close::PROTOCOL, fatal.0));
+                            let (code, why) = close.unwrap_or((close::PROTOCOL, fatal.0));
                             self.machine.close(code, &why, &mut self.out);
                             (self.ended, self.failed) = (true, true);
                         }

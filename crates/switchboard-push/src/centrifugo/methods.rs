@@ -30,7 +30,7 @@ pub(super) fn perform(hub: &Hub, method: Method, body: Value) -> BoxFuture<'_, V
     })
 }
 
-fn read<T: DeserializeOwned>(body: Value) -> Result<T, Failed> {
+fn read<T: DeserializeOwned>(body: &Value) -> Result<T, Failed> {
     // Data keeps its text in a body that is parsed from text.
     let text = body.to_string();
     serde_json::from_str(&text).map_err(|error| Failed::bad_request(format!("the request: {error}")))
@@ -39,25 +39,25 @@ fn read<T: DeserializeOwned>(body: Value) -> Result<T, Failed> {
 async fn run(hub: &Hub, method: Method, body: Value) -> Result<Value, Failed> {
     match method {
         Method::Publish => {
-            let request: Publish = read(body)?;
+            let request: Publish = read(&body)?;
             publish(hub, &request, &request.channel).await
         }
-        Method::Broadcast => broadcast(hub, read(body)?).await,
-        Method::Subscribe | Method::Unsubscribe | Method::Disconnect => order(hub, method, &read(body)?),
+        Method::Broadcast => broadcast(hub, read(&body)?).await,
+        Method::Subscribe | Method::Unsubscribe | Method::Disconnect => order(hub, method, &read(&body)?),
         Method::Presence => {
-            let request: Channel = read(body)?;
+            let request: Channel = read(&body)?;
             Ok(object(presence(hub, &room(named(&request.channel)?))?))
         }
         Method::PresenceStats => {
-            let request: Channel = read(body)?;
+            let request: Channel = read(&body)?;
             Ok(object(presence_stats(hub, &room(named(&request.channel)?))))
         }
         Method::History => {
-            let request: History = read(body)?;
+            let request: History = read(&body)?;
             let name = room(named(&request.channel)?);
             Ok(object(history(hub, &name, &request, Format::Json).await?))
         }
-        Method::Channels => channels(hub, &read(body)?),
+        Method::Channels => channels(hub, &read(&body)?),
         Method::Info => {
             let stats = hub.stats();
             let node = json!({
@@ -66,7 +66,7 @@ async fn run(hub: &Hub, method: Method, body: Value) -> Result<Value, Failed> {
             });
             Ok(json!({ "nodes": [node] }))
         }
-        Method::Batch => batch(hub, read(body)?).await,
+        Method::Batch => batch(hub, read(&body)?).await,
     }
 }
 

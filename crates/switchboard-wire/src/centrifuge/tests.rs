@@ -26,7 +26,7 @@ fn json(lines: &[&str]) -> Result<Option<Command>, &'static str> {
 
 fn written(format: Format, reply: &Reply) -> Option<Vec<u8>> {
     let mut out = Outbox::new();
-    reply.write(format, &mut out).then(|| out.take_all().to_vec())
+    reply.write(format, &mut out).then(|| out.take_all())
 }
 
 #[test]

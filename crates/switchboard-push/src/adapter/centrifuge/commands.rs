@@ -69,7 +69,7 @@ impl CentrifugeAdapter {
         } else if command.ping.is_some() {
             reply.ping = Some(Box::default());
         } else if let Some(request) = command.rpc {
-            return self.call(id, peer, number, *request);
+            return self.call(id, peer, number, &request);
         } else if let Some(request) = command.refresh {
             return self.verify(id, peer, request.token, Purpose::Refresh { id: number }, subscribers);
         } else if let Some(request) = command.sub_refresh {
@@ -123,14 +123,14 @@ impl CentrifugeAdapter {
     }
 
     /// Calls a method of the server for a client.
-    fn call(&mut self, id: SubscriberId, peer: &mut Peer, command: u32, request: Rpc) -> Result<(), Ending> {
+    fn call(&mut self, id: SubscriberId, peer: &mut Peer, command: u32, request: &Rpc) -> Result<(), Ending> {
         let services = &self.context.services;
         let methods = services.methods().filter(|_| self.context.settings.has_calls);
         let found = methods.as_ref().and_then(|methods| {
             let method = methods.find(&full_name(&request.method))?;
             let params = Some(&request.data.0).filter(|data| !data.is_empty());
             let body = jsonrpc::message(methods.info(method), params);
-            Some(body.map(|body| (methods.full_name(method).to_owned(), body)))
+            Some(body.map(|body| (methods.full_name(method).clone(), body)))
         });
         let (method, body) = match found {
             Some(Ok(found)) => found,

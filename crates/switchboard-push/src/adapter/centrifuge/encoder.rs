@@ -11,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 use switchboard_fanout::SubscriberId;
@@ -228,7 +228,7 @@ fn publication(data: Data, message: &Message<Bytes>, has_offset: bool) -> Public
         let info = headers.text(INFO).and_then(|info| serde_json::from_str::<Info>(info).ok());
         publication.info = info.map(Box::new);
         let tags = headers.text(TAGS).and_then(|tags| serde_json::from_str(tags).ok());
-        publication.tags = tags.unwrap_or_else(BTreeMap::new);
+        publication.tags = tags.unwrap_or_default();
     }
     publication
 }

@@ -182,7 +182,7 @@ impl CentrifugeAdapter {
         if identity.claims.get(CHANNEL).is_some() {
             return Err(Status::unauthenticated("the token is that of a subscription"));
         }
-        let info = identity.claims.get("info").map(|info| info.to_string()).unwrap_or_default();
+        let info = identity.claims.get("info").map(ToString::to_string).unwrap_or_default();
         let connect = Connect::new("centrifuge").address(peer.remote.address.clone()).info(info);
         self.context.hub.connect(identity, connect, EngineCloser::new(&self.engine, id))
     }
