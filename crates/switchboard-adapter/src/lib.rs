@@ -30,6 +30,7 @@ mod feed;
 mod mqtt;
 mod nats;
 mod publish;
+mod ready;
 mod reserved;
 mod resp;
 mod responses;

@@ -16,7 +16,6 @@ mod ending;
 mod feeds;
 mod messages;
 mod publishing;
-mod ready;
 mod resuming;
 mod retained;
 mod session;

@@ -3,7 +3,6 @@
 use super::{
     clients::{Client, Clients, ROOM_BYTES},
     feeds::Feeds,
-    ready::Ready,
     sessions::Sessions,
     shared::Shared,
 };
@@ -74,7 +73,7 @@ impl MqttAdapter {
             shared,
             clients: Clients::default(),
             sessions: Sessions::default(),
-            feeds: Feeds::new(Ready::new(engine.clone())),
+            feeds: Feeds::new(engine.clone()),
             engine,
             out: Outbox::new(),
             ready: Vec::new(),

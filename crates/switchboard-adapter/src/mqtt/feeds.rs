@@ -5,11 +5,14 @@
 //! the window of its client allows.
 
 use super::{
+    adapter::{Command, MqttAdapter},
     messages::Stored,
-    ready::{FeedWaker, Ready},
     session::{Grant, Resume},
 };
-use crate::feed;
+use crate::{
+    feed,
+    ready::{FeedWaker, Ready},
+};
 use bytes::Bytes;
 use futures_core::Stream;
 use std::{
@@ -19,7 +22,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use switchboard_core::Result;
-use switchboard_fanout::{BufferId, Subscribers};
+use switchboard_fanout::{BufferId, Handle, Subscribers};
 use switchboard_message::{Bus, Delivery, Gap, GapReason, Position, Subscription};
 
 /// Name of a feed, with the pattern of its topics.
@@ -115,7 +118,8 @@ pub(super) struct Feeds {
 }
 
 impl Feeds {
-    pub(super) fn new(ready: Arc<Ready>) -> Feeds {
+    pub(super) fn new(engine: Handle<MqttAdapter>) -> Feeds {
+        let ready = Ready::new(move || drop(engine.try_send(Command::Ready)));
         Feeds { feeds: Vec::new(), free: Vec::new(), by_key: HashMap::new(), ready }
     }
 

@@ -7,17 +7,17 @@ use super::{
     adapter::{Command, NatsAdapter},
     peer::Place,
 };
-use crate::feed;
+use crate::{
+    feed,
+    ready::{FeedWaker, Ready},
+};
 use bytes::Bytes;
 use futures_core::Stream;
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 use switchboard_core::Result;
 use switchboard_fanout::Handle;
@@ -55,60 +55,10 @@ pub(super) struct Member {
     pub(super) deliveries: Deliveries,
 }
 
-/// Feeds that have entries.
-pub(super) struct Ready {
-    feeds: Mutex<Vec<u32>>,
-    len: AtomicUsize,
-    engine: Handle<NatsAdapter>,
-}
-
-struct FeedWaker {
-    index: u32,
-    is_queued: AtomicBool,
-    ready: Arc<Ready>,
-}
-
-impl Ready {
-    /// Adds a feed; the first one wakes the engine.
-    fn push(&self, index: u32) {
-        let is_first = {
-            let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
-            feeds.push(index);
-            self.len.store(feeds.len(), Ordering::Release);
-            feeds.len() == 1
-        };
-        if is_first {
-            // The engine looks here after every other command, too: a full mailbox does not delay it.
-            let _ = self.engine.try_send(Command::Ready);
-        }
-    }
-
-    /// Moves all to `into`.
-    pub(super) fn take(&self, into: &mut Vec<u32>) {
-        if self.len.load(Ordering::Acquire) > 0 {
-            let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
-            into.append(&mut feeds);
-            self.len.store(0, Ordering::Release);
-        }
-    }
-}
-
-impl Wake for FeedWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::AcqRel) {
-            self.ready.push(self.index);
-        }
-    }
-}
-
 impl Feeds {
     pub(super) fn new(engine: Handle<NatsAdapter>) -> Feeds {
-        let ready = Ready { feeds: Mutex::default(), len: AtomicUsize::new(0), engine };
-        Feeds { feeds: Vec::new(), free: Vec::new(), by_key: HashMap::new(), ready: Arc::new(ready) }
+        let ready = Ready::new(move || drop(engine.try_send(Command::Ready)));
+        Feeds { feeds: Vec::new(), free: Vec::new(), by_key: HashMap::new(), ready }
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Feed> {
@@ -150,14 +100,13 @@ impl Feeds {
             self.feeds.push(None);
             (self.feeds.len() - 1) as u32
         });
-        let queued =
-            Arc::new(FeedWaker { index, is_queued: AtomicBool::new(false), ready: self.ready.clone() });
-        let waker = Waker::from(queued.clone());
+        let queued = FeedWaker::new(index, &self.ready);
+        let waker = queued.waker();
         self.by_key.insert(key.clone(), index);
+        // The first poll registers the waker.
+        waker.wake_by_ref();
         let feed = Feed { key, pattern, subscription, queued, waker, members: Vec::new(), next: 0 };
         self.feeds[index as usize] = Some(feed);
-        // The first poll registers the waker.
-        self.ready.push(index);
         Ok(index)
     }
 
@@ -204,7 +153,7 @@ impl Feed {
 
     /// Returns the next item of the subscription. `Pending` means that the bus wakes the engine for the next one.
     pub(super) fn poll(&mut self) -> Poll<Option<Result<Delivery<Bytes>>>> {
-        self.queued.is_queued.store(false, Ordering::Release);
+        self.queued.clear();
         // Not a future, whose end would leave the next entries to other members of a group.
         Pin::new(&mut self.subscription).poll_next(&mut Context::from_waker(&self.waker))
     }

@@ -1,6 +1,5 @@
 //! Feeds that have entries: the bus wakes the engine with their index, and there is no queue between both.
 
-use super::adapter::{Command, MqttAdapter};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -8,18 +7,20 @@ use std::{
     },
     task::{Wake, Waker},
 };
-use switchboard_fanout::Handle;
 
 /// Feeds that have entries.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     feeds: Mutex<Vec<u32>>,
     len: AtomicUsize,
-    engine: Handle<MqttAdapter>,
+    /// Wakes the engine.
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Ready {
-    pub(super) fn new(engine: Handle<MqttAdapter>) -> Arc<Ready> {
-        Arc::new(Ready { feeds: Mutex::default(), len: AtomicUsize::new(0), engine })
+    /// `wake` sends the engine a command. It may be lost in a full mailbox: the engine looks here after every other
+    /// command, too.
+    pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Ready> {
+        Arc::new(Ready { feeds: Mutex::default(), len: AtomicUsize::new(0), wake: Box::new(wake) })
     }
 
     /// Adds a feed; the first one wakes the engine.
@@ -31,13 +32,12 @@ impl Ready {
             feeds.len() == 1
         };
         if is_first {
-            // The engine looks here after every other command, too: a full mailbox does not delay it.
-            let _ = self.engine.try_send(Command::Ready);
+            (self.wake)();
         }
     }
 
     /// Moves all to `into`.
-    pub(super) fn take(&self, into: &mut Vec<u32>) {
+    pub(crate) fn take(&self, into: &mut Vec<u32>) {
         if self.len.load(Ordering::Acquire) > 0 {
             let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
             into.append(&mut feeds);
@@ -47,23 +47,23 @@ impl Ready {
 }
 
 /// Waker of a feed.
-pub(super) struct FeedWaker {
+pub(crate) struct FeedWaker {
     index: u32,
     is_queued: AtomicBool,
     ready: Arc<Ready>,
 }
 
 impl FeedWaker {
-    pub(super) fn new(index: u32, ready: &Arc<Ready>) -> Arc<FeedWaker> {
+    pub(crate) fn new(index: u32, ready: &Arc<Ready>) -> Arc<FeedWaker> {
         Arc::new(FeedWaker { index, is_queued: AtomicBool::new(false), ready: ready.clone() })
     }
 
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(self.clone())
     }
 
     /// Has the next wake queue the feed again.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.is_queued.store(false, Ordering::Release);
     }
 }
